@@ -1,0 +1,1 @@
+"""Backbones: networks, training recipes, the trainer, and the store of trained ones."""

@@ -1,0 +1,96 @@
+"""From weights to a feature bank: every image once, with test preprocessing."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from fscil_bench.backbones.networks import make_network
+from fscil_bench.backbones.store import WEIGHTS, Backbone, bank_name, open_backbone, write_card
+from fscil_bench.backbones.training import EVAL_BATCH, Machine, Normalise
+from fscil_bench.banks import STORAGE, Bank, write_bank
+from fscil_bench.datasets.images import ImageSet
+from fscil_bench.errors import FscilError, unknown_name
+from fscil_bench.files import sha256_file
+from fscil_bench.method import Base, cosine
+from fscil_bench.progress import progress
+from fscil_bench.protocols import load_protocol
+from fscil_bench.protocols.draws import Split
+
+
+def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str = "f16") -> Backbone:
+    """Make the backbone's bank of `images` and enter it, with the accuracies of session 0, in the card."""
+    if storage not in STORAGE:
+        raise unknown_name("storage type", storage, STORAGE)
+    card = backbone.card
+    weights = load_file(backbone.file(WEIGHTS))
+    features = _features(weights, card, images, machine)
+    exact = Bank(
+        dataset=images.dataset,
+        classes=images.classes,
+        features=features,
+        labels=images.labels,
+        is_test=images.is_test,
+        ids=images.ids,
+        head={"weight": weights["head.weight"], "scale": torch.tensor(float(card["recipe"]["scale"]))},
+        metadata={},
+    )
+    session0 = session0_accuracy(exact)
+    stored = replace(exact, features=features.to(STORAGE[storage]))
+    if not stored.features.isfinite().all():
+        raise FscilError(f"features of {backbone.id} do not fit into {storage}: choose --storage f32")
+    effect = {key: value - session0[key] for key, value in session0_accuracy(stored).items()}
+    about = {
+        "backbone": backbone.id,
+        "weights_sha256": card["files"][WEIGHTS],
+        "preprocessing": card["preprocessing"],
+        "storage": {"type": storage, "session0_change": effect},
+    }
+    path = backbone.folder / bank_name(images.dataset)
+    write_bank(path, replace(stored, metadata=about))
+    files = {**card["files"], path.name: sha256_file(path)}
+    measured = {**card["session0"], images.dataset: session0}
+    write_card(backbone.folder, {**card, "files": files, "session0": measured})
+    return open_backbone(backbone.folder)
+
+
+def session0_accuracy(bank: Bank) -> dict[str, float]:
+    """Percent of base test images that the learned head, and the base class means, get right among the base classes."""
+    split = Split(load_protocol(bank.dataset), bank)
+    base = split.protocol.base
+    rows = split.test_rows[split.targets[split.test_rows] < base]
+    targets = torch.from_numpy(split.targets[rows])
+    queries = bank.features[torch.from_numpy(rows)].double()
+    fit = Base(
+        bank.features[torch.from_numpy(split.base_rows)].double(),
+        torch.from_numpy(split.targets[split.base_rows]),
+        base,
+    )
+
+    def accuracy(prototypes: Tensor) -> float:
+        return 100 * float((cosine(queries, prototypes).argmax(dim=-1) == targets).double().mean())
+
+    return {"learned_head": accuracy(bank.head["weight"].double()), "prototypes": accuracy(fit.means())}
+
+
+@torch.inference_mode()
+def _features(weights: dict[str, Tensor], card: dict[str, Any], images: ImageSet, machine: Machine) -> Tensor:
+    from lightning_fabric import Fabric
+
+    if machine.threads is not None:
+        torch.set_num_threads(machine.threads)
+    fabric = Fabric(accelerator=machine.device, devices=1)
+    network = make_network(card["network"])
+    network.load_state_dict({k.removeprefix("network."): v for k, v in weights.items() if k.startswith("network.")})
+    network = network.to(fabric.device).eval()
+    normalise = Normalise(card["preprocessing"]["mean"], card["preprocessing"]["std"], fabric.device)
+    parts = []
+    with progress() as bar:
+        task = bar.add_task(f"features of {images.dataset}", total=len(images.ids))
+        for rows in np.array_split(np.arange(len(images.ids)), -(-len(images.ids) // EVAL_BATCH)):
+            parts.append(network(normalise(images.read(rows).to(fabric.device))).float().cpu())
+            bar.advance(task, len(rows))
+    return torch.cat(parts)

@@ -1,0 +1,96 @@
+"""From a plan to a backbone in the store: train on the base classes, save weights and card, extract the bank."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from fscil_bench import datasets
+from fscil_bench.backbones.extract import extract
+from fscil_bench.backbones.store import SCHEMA, WEIGHTS, Backbone, home, open_backbone, write_card
+from fscil_bench.backbones.training import Images, Machine, Plan, Trained, train
+from fscil_bench.datasets.images import ImageSet
+from fscil_bench.environment import environment
+from fscil_bench.errors import UsageError
+from fscil_bench.files import require_writable, sha256_file, sha256_json, write_atomically
+from fscil_bench.progress import note
+from fscil_bench.protocols import Protocol, load_protocol
+
+DEFAULT_SEED = 1
+
+
+def backbone_id(plan: Plan) -> str:
+    """`<dataset>-<network>-<recipe>[-sSEED]`, with 8 hex digits more if the recipe was changed or an epoch selected."""
+    from fscil_bench.backbones.recipes import load_recipe
+
+    recipe = plan.recipe
+    seed = f"-s{plan.seed}" if plan.seed != DEFAULT_SEED else ""
+    published = replace(plan, recipe=load_recipe(recipe.name, recipe.dataset), select="last")
+    other = f"-{plan.checksum()[:8]}" if plan.checksum() != published.checksum() else ""
+    return f"{recipe.dataset}-{recipe.network}-{recipe.name}{seed}{other}"
+
+
+def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, restart: bool, storage: str) -> Backbone:
+    """Train by `plan` (or go on with a training that was cut off) and store the result under its id."""
+    identity = backbone_id(plan)
+    target = home() / "backbones" / identity
+    state = home() / "training" / identity
+    if (target / "card.json").exists() and not restart:
+        raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
+    require_writable(home(), "FSCIL_BENCH_HOME")
+    protocol = load_protocol(plan.recipe.dataset)
+    images = datasets.reader(protocol.dataset).open_images(datasets.require_root(data_root))
+    if restart:
+        shutil.rmtree(state, ignore_errors=True)
+    note(f"training {identity}; checkpoints in {state}")
+    base = _images(images, protocol, "train")
+    test = _images(images, protocol, "test") if plan.select == "test" else None
+    trained = train(plan, base, test, machine, state)
+    _save(target, identity, plan, trained, machine)
+    backbone = extract(open_backbone(target), images, machine, storage)
+    shutil.rmtree(state)
+    return backbone
+
+
+def _images(images: ImageSet, protocol: Protocol, split: str) -> Images:
+    """Pixels of the base classes, labelled in the protocol's order."""
+    number_of = {images.classes.index(name): number for number, name in enumerate(protocol.classes[: protocol.base])}
+    rows = images.rows(split, number_of)
+    labels = torch.tensor([number_of[int(label)] for label in images.labels[rows]])
+    return Images(images.read(rows), labels)
+
+
+def _save(target: Path, identity: str, plan: Plan, trained: Trained, machine: Machine) -> None:
+    weights = target / WEIGHTS
+    write_atomically(weights, lambda temporary: save_file(trained.weights, temporary))
+    recipe = plan.recipe
+    card: dict[str, Any] = {
+        "schema": SCHEMA,
+        "id": identity,
+        "dataset": recipe.dataset,
+        "network": recipe.network,
+        "recipe": recipe.as_data(),
+        "plan_sha256": sha256_json(plan.as_data()),
+        "epochs": recipe.epochs,
+        "seed": plan.seed,
+        "selection": {
+            "rule": plan.select,
+            "epoch": trained.epoch,
+            "val_per_class": plan.as_data()["val_per_class"],
+            "leaky": plan.select == "test",
+        },
+        "augmentation": list(recipe.augment),
+        "preprocessing": {"mean": list(recipe.mean), "std": list(recipe.std)},
+        "pretraining": "none",
+        "pretraining_overlap": {"kind": "none", "new_classes": []},
+        "curve": trained.curve,
+        "session0": {},
+        "files": {WEIGHTS: sha256_file(weights)},
+        "environment": environment(
+            device=machine.device, processes=machine.devices, precision=machine.precision, threads=machine.threads
+        ),
+    }
+    write_card(target, card)

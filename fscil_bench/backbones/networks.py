@@ -1,0 +1,97 @@
+"""Feature extractors, by name, and the cosine head they are trained with."""
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fscil_bench.errors import UsageError
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut, which is a 1x1 convolution where the shape changes."""
+
+    def __init__(self, width_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(width_in, width, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+        self.shortcut = (
+            nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            if stride != 1 or width_in != width
+            else nn.Identity()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        return F.relu(self.norm2(self.conv2(y)) + self.shortcut(x), inplace=True)
+
+
+class CifarResNet(nn.Module):
+    """He et al.'s ResNet for 32-pixel images: three stages of n basic blocks, widths 16, 32, 64; depth 6n + 2.
+
+    Features are averaged over the last map after its ReLU, so they are never negative.
+    """
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        blocks = (depth - 2) // 6
+        self.dim = 64
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True))
+        self.stage1 = self._stage(16, 16, blocks, stride=1)
+        self.stage2 = self._stage(16, 32, blocks, stride=2)
+        self.stage3 = self._stage(32, 64, blocks, stride=2)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    @staticmethod
+    def _stage(width_in: int, width: int, blocks: int, stride: int) -> nn.Sequential:
+        first = BasicBlock(width_in, width, stride)
+        return nn.Sequential(first, *(BasicBlock(width, width, 1) for _ in range(blocks - 1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        maps: Tensor = self.stage3(self.stage2(self.stage1(self.stem(x))))
+        return maps.mean(dim=(2, 3))
+
+
+class CosineClassifier(nn.Module):
+    """A network under a cosine head: logits = scale * cos(f(x), w_c), one row w_c for every base class."""
+
+    def __init__(self, network: nn.Module, dim: int, n_classes: int, scale: float) -> None:
+        super().__init__()
+        self.network = network
+        self.head = nn.Linear(dim, n_classes, bias=False)
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = F.normalize(self.network(x), dim=-1)
+        return self.scale * F.linear(features, F.normalize(self.head.weight, dim=-1))
+
+
+def make_network(name: str) -> CifarResNet:
+    """The network called `name`, freshly initialised."""
+    found = re.fullmatch(r"resnet(\d+)", name)
+    if not found or (depth := int(found[1])) not in CIFAR_DEPTHS:
+        raise UsageError(f"unknown network '{name}': known: {', '.join(network_names())}")
+    return CifarResNet(depth)
+
+
+CIFAR_DEPTHS = (8, 14, 20, 32, 44, 56)
+
+
+def network_names() -> list[str]:
+    return [f"resnet{depth}" for depth in CIFAR_DEPTHS]
+
+
+def seeded(build: Callable[[], Module], seed: int) -> Module:
+    """What `build` makes with torch's random state set to `seed`; the state outside is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()

@@ -1,0 +1,76 @@
+"""Training recipes: named data from recipes.toml, with a learning rate for every step."""
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from fscil_bench.errors import UsageError, unknown_name
+from fscil_bench.settings import parse_settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How a backbone is trained on the base classes (SGD on cross-entropy over a cosine head)."""
+
+    name: str
+    dataset: str
+    source: str
+    network: str
+    epochs: int
+    batch_size: int  # over all processes together
+    lr: float
+    schedule: str
+    milestones: tuple[int, ...] = ()
+    gamma: float = 0.1
+    warmup: float = 0.0
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4  # on every parameter, norms and head included
+    scale: float = 16.0  # multiplies the cosine; "temperature" in most code bases
+    label_smoothing: float = 0.0
+    augment: tuple[str, ...] = ()
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"recipe {self.name}: {name} must be at least 1, not {getattr(self, name)}")
+        if self.schedule not in ("steps", "cosine", "onecycle"):
+            raise unknown_name("schedule", self.schedule, ("steps", "cosine", "onecycle"))
+
+    def lr_at(self, epoch: int, step: int, steps: int) -> float:
+        """The learning rate of step `step` of `steps` in `epoch`, both counted from 0."""
+        if self.schedule == "steps":
+            return self.lr * self.gamma ** sum(epoch >= m for m in self.milestones)
+        if self.schedule == "cosine":
+            return self.lr * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        done = (epoch * steps + step + 1) / (self.epochs * steps)
+        return self.lr * min(done / self.warmup if self.warmup else 1.0, (1 - done) / (1 - self.warmup))
+
+    def with_changes(self, given: Mapping[str, str]) -> "Recipe":
+        """This recipe with some values replaced, as given on the command line."""
+        fixed = {"name", "dataset", "source"}
+        return dataclasses.replace(self, **parse_settings(type(self), given, f"recipe {self.name}", fixed))
+
+    def as_data(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+def recipe_names(dataset: str) -> list[str]:
+    return [name for name, by_dataset in _all().items() if dataset in by_dataset]
+
+
+def load_recipe(name: str, dataset: str) -> Recipe:
+    if dataset not in _all().get(name, {}):
+        raise unknown_name(f"recipe for {dataset}", name, recipe_names(dataset))
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _all()[name][dataset].items()}
+    return Recipe(name=name, dataset=dataset, **values)
+
+
+def _all() -> dict[str, dict[str, dict[str, Any]]]:
+    return tomllib.loads((resources.files("fscil_bench.backbones") / "recipes.toml").read_text())

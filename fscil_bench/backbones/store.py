@@ -1,0 +1,85 @@
+"""Trained backbones on disk: a folder `<id>/` with card.json, weights.safetensors and bank-<dataset>.safetensors.
+
+Shipped ones lie in the package (read-only), a user's own under `$FSCIL_BENCH_HOME/backbones/`.
+"""
+
+import os
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from fscil_bench.errors import FscilError, unknown_name
+from fscil_bench.files import read_json, sha256_file, write_json
+
+SCHEMA = "fscil-bench/card/1"
+WEIGHTS = "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A trained backbone: where it lies and what its card says."""
+
+    id: str
+    folder: Path
+    card: dict[str, Any]
+    shipped: bool
+
+    def file(self, name: str) -> Path:
+        """One of its files, after a check against the card's checksum."""
+        path = self.folder / name
+        if name not in self.card["files"]:
+            raise FscilError(f"backbone {self.id} has no {name}: `fscil-bench backbone extract` makes banks")
+        if not path.is_file():
+            raise FscilError(f"{path} is missing, though the card of {self.id} lists it: restore it or make it anew")
+        if sha256_file(path) != self.card["files"][name]:
+            raise FscilError(f"{path} is damaged (its sha256 is not the card's): restore it or make it anew")
+        return path
+
+
+def bank_name(dataset: str) -> str:
+    return f"bank-{dataset}.safetensors"
+
+
+def home() -> Path:
+    """Where a user's backbones and trainings live."""
+    named = os.environ.get("FSCIL_BENCH_HOME")
+    return Path(named) if named else Path(platformdirs.user_data_dir("fscil-bench"))
+
+
+def list_backbones() -> list[Backbone]:
+    """The shipped backbones and the user's own, by id; a shipped one hides a user's of the same id."""
+    found: dict[str, Backbone] = {}
+    for root, shipped in ((home() / "backbones", False), (_shipped_root(), True)):
+        folders = sorted(root.iterdir()) if root.is_dir() else []
+        for folder in folders:
+            if (folder / "card.json").is_file():
+                found[folder.name] = open_backbone(folder, shipped=shipped)
+    return [found[key] for key in sorted(found)]
+
+
+def find_backbone(name: str) -> Backbone:
+    """The backbone with the id `name`, or in the folder `name`."""
+    if (Path(name) / "card.json").is_file():
+        return open_backbone(Path(name))
+    by_id = {backbone.id: backbone for backbone in list_backbones()}
+    if name not in by_id:
+        raise unknown_name("backbone", name, by_id, "`fscil-bench backbone train` makes one; a folder works too")
+    return by_id[name]
+
+
+def open_backbone(folder: Path, *, shipped: bool = False) -> Backbone:
+    card = read_json(folder / "card.json", "backbone card")
+    if not isinstance(card, dict) or card.get("schema") != SCHEMA:
+        raise FscilError(f"{folder / 'card.json'} is not a backbone card of schema {SCHEMA}")
+    return Backbone(card["id"], folder, card, shipped)
+
+
+def write_card(folder: Path, card: dict[str, Any]) -> None:
+    write_json(folder / "card.json", card)
+
+
+def _shipped_root() -> Path:
+    return Path(str(resources.files("fscil_bench.artifacts")))

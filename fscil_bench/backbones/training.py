@@ -1,0 +1,329 @@
+"""Base training: the resident image tensor, one pass an epoch, a checkpoint after each.
+
+Everything random is drawn from (seed, epoch), so a state is weights, momentum and an epoch number: a killed training
+goes on from its last checkpoint and, with as many threads and processes, ends with the same weights to the bit.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from fscil_bench.backbones.augment import make_pipeline
+from fscil_bench.backbones.dice import Dice
+from fscil_bench.backbones.networks import CosineClassifier, make_network, seeded
+from fscil_bench.backbones.recipes import Recipe
+from fscil_bench.errors import FscilError, UsageError
+from fscil_bench.files import exclusive, sha256_json, write_atomically
+from fscil_bench.progress import note, progress
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+Selection = Literal["last", "val", "test"]
+EVAL_BATCH = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What decides the weights, the machine aside."""
+
+    recipe: Recipe
+    n_classes: int
+    seed: int = 1
+    select: Selection = "last"
+    val_per_class: int = 50  # held out of training when select is "val"
+
+    def as_data(self) -> dict[str, Any]:
+        held_out = self.val_per_class if self.select == "val" else 0
+        return {
+            "recipe": self.recipe.as_data(),
+            "n_classes": self.n_classes,
+            "seed": self.seed,
+            "select": self.select,
+            "val_per_class": held_out,
+        }
+
+    def checksum(self) -> str:
+        return sha256_json(self.as_data())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Where the training runs; results may differ from one to another in the last digits."""
+
+    device: str = "auto"
+    devices: int = 1
+    precision: str = "32-true"
+    threads: int | None = None  # of each process
+
+
+@dataclass(frozen=True)
+class Images:
+    """Labelled pixels: uint8 [n, 3, h, w] and class numbers [n]."""
+
+    pixels: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device) -> "Images":
+        return Images(self.pixels.to(device), self.labels.to(device))
+
+    def take(self, rows: Tensor) -> "Images":
+        return Images(self.pixels[rows], self.labels[rows])
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The weights that a training selected, and how it went."""
+
+    weights: dict[str, Tensor]
+    epoch: int  # the selected one, counted from 1
+    curve: list[dict[str, float]]
+
+
+class Normalise:
+    """uint8 pixels to the network's float input."""
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> None:
+        spread = torch.tensor(std, device=device)[:, None, None]
+        self.factor = 1 / (255 * spread)
+        self.offset = -torch.tensor(mean, device=device)[:, None, None] / spread
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        return pixels.float().mul_(self.factor).add_(self.offset)
+
+
+def build_classifier(recipe: Recipe, n_classes: int, seed: int) -> CosineClassifier:
+    """The recipe's network under a fresh cosine head."""
+
+    def build() -> CosineClassifier:
+        network = make_network(recipe.network)
+        return CosineClassifier(network, network.dim, n_classes, recipe.scale)
+
+    return seeded(build, seed)
+
+
+def train(plan: Plan, images: Images, test: Images | None, machine: Machine, folder: Path) -> Trained:
+    """Train by `plan`, with checkpoints in `folder`; goes on where an earlier call was cut off.
+
+    `test` (the base classes' test images) is looked at only under the leaky selection "test".
+    """
+    from lightning_fabric import Fabric
+
+    if (test is None) == (plan.select == "test"):
+        raise ValueError("test images are needed for, and only for, selection by test")
+    training, held_out = (images, test) if plan.select != "val" else _hold_out(images, plan)
+    with exclusive(folder / ".lock", "training this backbone"):
+        state = folder / "state.safetensors"
+        _read_state(state, plan)  # a damaged or foreign state is refused before anything starts
+        try:
+            fabric = Fabric(
+                accelerator=machine.device,
+                devices=machine.devices,
+                precision=machine.precision,  # type: ignore[arg-type]
+                strategy="ddp_spawn" if machine.devices > 1 else "auto",
+            )
+        except (RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"cannot train on --device {machine.device} --precision {machine.precision}: {error}"
+            ) from error
+        job = partial(
+            _train, plan=plan, training=training, held_out=held_out, threads=machine.threads, state_file=state
+        )
+        fabric.launch(job)  # as one object: Fabric would take its arguments apart
+        done = _read_state(state, plan)
+    assert done is not None
+    prefix = "model." if plan.select == "last" else "best."
+    return Trained(done.part(prefix), done.selected(plan), done.curve)
+
+
+def _train(
+    fabric: "Fabric", plan: Plan, training: Images, held_out: Images | None, threads: int | None, state_file: Path
+) -> None:
+    """The training itself, in every process."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    torch.backends.cudnn.deterministic = True
+    recipe = plan.recipe
+    classifier = build_classifier(recipe, plan.n_classes, plan.seed)
+    if fabric.world_size > 1 and fabric.device.type == "cuda":
+        classifier = nn.SyncBatchNorm.convert_sync_batchnorm(classifier)
+    optimizer = torch.optim.SGD(
+        classifier.parameters(),
+        lr=recipe.lr,
+        momentum=recipe.momentum,
+        nesterov=recipe.nesterov,
+        weight_decay=recipe.weight_decay,
+    )
+    state = _read_state(state_file, plan) or State({}, 0, [])
+    if state.epoch:
+        classifier.load_state_dict(state.part("model."))
+    model, wrapped = fabric.setup(classifier, optimizer)
+    _load_momentum(classifier, optimizer, state.part("momentum."))
+    training = training.to(fabric.device)
+    held_out = held_out.to(fabric.device) if held_out is not None else None
+    normalise = Normalise(recipe.mean, recipe.std, fabric.device)
+    if state.epoch and fabric.is_global_zero:
+        note(f"resuming after epoch {state.epoch} of {recipe.epochs}")
+    for epoch in range(state.epoch, recipe.epochs):
+        row = _train_epoch(fabric, model, wrapped, plan, training, normalise, epoch)
+        if held_out is not None:
+            row[f"{plan.select}_acc"] = _accuracy(classifier, held_out, normalise)
+        if fabric.is_global_zero:
+            state = state.after(row, classifier, optimizer, plan)
+            state.write(state_file, plan)
+            note("  ".join(f"{key} {value:.6g}" for key, value in row.items()))
+        fabric.barrier()
+
+
+def _train_epoch(
+    fabric: "Fabric", model: nn.Module, optimizer: Any, plan: Plan, images: Images, normalise: Normalise, epoch: int
+) -> dict[str, float]:
+    """One pass over the training images; the curve's row for it."""
+    recipe = plan.recipe
+    generator = _generator(plan.seed, epoch)
+    augment = make_pipeline(recipe.augment)
+    order = torch.randperm(len(images), generator=generator)
+    # A last batch with fewer images than processes would leave some without any: it is dropped.
+    batches = [b for b in order.split(recipe.batch_size) if len(b) >= fabric.world_size]
+    share = slice(fabric.global_rank, None, fabric.world_size)
+    totals = torch.zeros(3, device=fabric.device, dtype=torch.float64)  # loss, right, images
+    model.train()
+    started = time.perf_counter()
+    detail = "loss {task.fields[loss]:.3f}  acc {task.fields[acc]:.1f}  {task.fields[speed]:.0f} images/s"
+    with progress(detail, enabled=fabric.is_global_zero) as bar:
+        task = bar.add_task(f"epoch {epoch + 1}/{recipe.epochs}", total=len(batches), loss=0.0, acc=0.0, speed=0.0)
+        for step, rows in enumerate(batches):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.lr_at(epoch, step, len(batches))
+            mine = images.take(rows[share].to(fabric.device))
+            inputs = normalise(augment(mine.pixels, Dice(generator, len(rows), share)))
+            logits = model(inputs)
+            losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
+            optimizer.zero_grad()
+            fabric.backward(losses * (fabric.world_size / len(rows)))  # gradients are averaged over processes
+            optimizer.step()
+            totals += torch.stack(
+                (losses.detach(), (logits.argmax(1) == mine.labels).sum(), mine.labels.new_tensor(len(mine)))
+            )
+            if not bar.disable and step % 10 == 9:
+                loss, right, seen = totals.tolist()
+                speed = seen * fabric.world_size / (time.perf_counter() - started)
+                bar.update(task, advance=10, loss=loss / seen, acc=100 * right / seen, speed=speed)
+    if fabric.world_size > 1:
+        totals = fabric.all_reduce(totals, reduce_op="sum")  # type: ignore[assignment]
+    loss, right, seen = totals.tolist()
+    seconds = time.perf_counter() - started
+    return {
+        "epoch": epoch + 1,
+        "lr": recipe.lr_at(epoch, len(batches) - 1, len(batches)),
+        "loss": loss / seen,
+        "train_acc": 100 * right / seen,
+        "images_per_second": seen / seconds,
+    }
+
+
+@torch.no_grad()
+def _accuracy(classifier: CosineClassifier, images: Images, normalise: Normalise) -> float:
+    """The learned head's accuracy, in percent."""
+    classifier.eval()
+    right = 0
+    for rows in torch.arange(len(images), device=images.labels.device).split(EVAL_BATCH):
+        part = images.take(rows)
+        right += int((classifier(normalise(part.pixels)).argmax(1) == part.labels).sum())
+    return 100 * right / len(images)
+
+
+@dataclass(frozen=True)
+class State:
+    """A training after some epochs. Tensors: model.*, momentum.*, and best.* unless the last epoch is selected."""
+
+    tensors: dict[str, Tensor]
+    epoch: int
+    curve: list[dict[str, float]]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        return {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
+
+    def selected(self, plan: Plan) -> int:
+        """The epoch whose weights count: the last, or the best on the held-out images (of equals the latest)."""
+        if plan.select == "last":
+            return self.epoch
+        return max(self.curve, key=_by(f"{plan.select}_acc"))["epoch"].__int__()
+
+    def after(self, row: dict[str, float], model: nn.Module, optimizer: torch.optim.SGD, plan: Plan) -> "State":
+        curve = [*self.curve, row]
+        weights = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
+        tensors = {f"model.{k}": v for k, v in weights.items()}
+        for name, parameter in model.named_parameters():
+            tensors[f"momentum.{name}"] = optimizer.state[parameter]["momentum_buffer"].detach().cpu()
+        new = State(tensors, self.epoch + 1, curve)
+        if plan.select != "last":
+            best = weights if new.selected(plan) == new.epoch else self.part("best.")
+            tensors |= {f"best.{k}": v.clone() for k, v in best.items()}
+        return new
+
+    def write(self, path: Path, plan: Plan) -> None:
+        metadata = {"plan": plan.checksum(), "epoch": str(self.epoch), "curve": json.dumps(self.curve)}
+        write_atomically(path, lambda temporary: save_file(self.tensors, temporary, metadata))
+
+
+def _read_state(path: Path, plan: Plan) -> State | None:
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata()
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        state = State(tensors, int(metadata["epoch"]), json.loads(metadata["curve"]))
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise FscilError(f"training state {path} is damaged ({error}): start anew with --restart") from error
+    if metadata["plan"] != plan.checksum():
+        raise UsageError(f"{path.parent} holds a training with other settings: start anew with --restart")
+    return state
+
+
+def _load_momentum(model: nn.Module, optimizer: torch.optim.SGD, buffers: dict[str, Tensor]) -> None:
+    for name, parameter in model.named_parameters():
+        if name in buffers:
+            optimizer.state[parameter]["momentum_buffer"] = buffers[name].to(parameter.device)
+
+
+def _hold_out(images: Images, plan: Plan) -> tuple[Images, Images]:
+    """Set `val_per_class` random training images of every class aside."""
+    generator = _generator(plan.seed, -1)
+    shuffled = torch.randperm(len(images), generator=generator)
+    ordered = shuffled[torch.argsort(images.labels[shuffled], stable=True)]
+    held, kept = [], []
+    for rows in ordered.split(torch.bincount(images.labels, minlength=plan.n_classes).tolist()):
+        if len(rows) <= plan.val_per_class:
+            raise UsageError(
+                f"class {int(images.labels[rows[0]])} has {len(rows)} training images: cannot hold out "
+                f"--val-per-class {plan.val_per_class} of them"
+            )
+        held.append(rows[: plan.val_per_class])
+        kept.append(rows[plan.val_per_class :])
+    return images.take(torch.cat(kept)), images.take(torch.cat(held))
+
+
+def _generator(seed: int, epoch: int) -> torch.Generator:
+    """An independent stream for every epoch (and one, epoch -1, for the choice of held-out images)."""
+    words = np.random.SeedSequence([seed, epoch + 1]).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(words[0] >> np.uint64(1)))
+
+
+def _by(key: str) -> Callable[[dict[str, float]], tuple[float, float]]:
+    return lambda row: (row[key], row["epoch"])

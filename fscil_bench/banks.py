@@ -1,0 +1,79 @@
+"""Feature banks: every image of a dataset through a backbone once, stored with what is needed to run methods on it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from fscil_bench.backbones.store import Backbone, bank_name
+from fscil_bench.errors import FscilError
+from fscil_bench.files import write_atomically
+
+SCHEMA = "fscil-bench/bank/1"
+STORAGE = {"f16": torch.float16, "f32": torch.float32}
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Features of all images of a dataset, train before test, then by class, then by id."""
+
+    dataset: str
+    classes: tuple[str, ...]
+    features: Tensor  # [N, d], as stored
+    labels: npt.NDArray[np.int64]  # [N], index into classes
+    is_test: npt.NDArray[np.bool_]  # [N]
+    ids: tuple[str, ...]  # [N]
+    head: Mapping[str, Tensor]  # what the recipe's own inference needs
+    metadata: Mapping[str, Any]  # backbone id, weights sha256, preprocessing, effect of the storage type
+    sha256: str = field(default="", repr=False)
+
+
+def write_bank(path: Path, bank: Bank) -> None:
+    if any("\n" in i for i in bank.ids):
+        raise FscilError("an image name contains a line break: rename it")
+    tensors = {
+        "features": bank.features.contiguous(),
+        "labels": torch.from_numpy(bank.labels.astype(np.int16)),
+        "is_test": torch.from_numpy(bank.is_test.astype(np.uint8)),
+        "ids": torch.frombuffer(bytearray("\n".join(bank.ids).encode()), dtype=torch.uint8),
+        **{f"head.{key}": value.contiguous() for key, value in bank.head.items()},
+    }
+    about = {"schema": SCHEMA, "dataset": bank.dataset, "classes": list(bank.classes), **bank.metadata}
+    metadata = {"fscil-bench": json.dumps(about, sort_keys=True)}
+    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
+
+
+def open_bank(backbone: Backbone, dataset: str) -> Bank:
+    """The backbone's bank of `dataset`, checked against the card's checksum."""
+    path = backbone.file(bank_name(dataset))
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()["fscil-bench"])
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        if about.pop("schema") != SCHEMA:
+            raise FscilError(
+                f"{path} is not a bank of schema {SCHEMA}: make it anew with `fscil-bench backbone extract`"
+            )
+        return Bank(
+            dataset=about.pop("dataset"),
+            classes=tuple(about.pop("classes")),
+            features=tensors["features"],
+            labels=tensors["labels"].numpy().astype(np.int64),
+            is_test=tensors["is_test"].numpy().astype(bool),
+            ids=tuple(tensors["ids"].numpy().tobytes().decode().split("\n")),
+            head={key.removeprefix("head."): t for key, t in tensors.items() if key.startswith("head.")},
+            metadata=about,
+            sha256=backbone.card["files"][bank_name(dataset)],
+        )
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FscilError(
+            f"{path} is not a feature bank ({error}): make it anew with `fscil-bench backbone extract`"
+        ) from error

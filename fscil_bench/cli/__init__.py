@@ -1,0 +1,79 @@
+"""The command line: one thin module a command, loaded when it is called. Work is done elsewhere."""
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from fscil_bench import __version__
+from fscil_bench.errors import FscilError, unknown_name
+
+COMMANDS = {
+    "backbone": "fscil_bench.cli.backbone:backbone",
+    "data": "fscil_bench.cli.data:data",
+    "ls": "fscil_bench.cli.ls:ls",
+    "run": "fscil_bench.cli.run:run",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            raise unknown_name("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="fscil-bench")
+@click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
+def main(debug: bool) -> None:
+    """Compare few-shot class-incremental learning methods on shared backbones and standard splits.
+
+    \b
+    First steps:
+      fscil-bench run --method teen --dataset cifar100
+      fscil-bench ls methods
+    """
+
+
+def entry() -> None:
+    """Run the command line; every failure is one line on stderr and an exit code."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        main(standalone_mode=False)
+    except click.exceptions.Exit as leave:
+        sys.exit(leave.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        _fail("interrupted", 130)
+    except click.ClickException as error:
+        _fail(error.format_message(), 2)
+    except BrokenPipeError:  # the reader of our output went away: nothing to tell it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except FscilError as error:
+        if debug:
+            raise
+        _fail(str(error), error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        _fail(f"{type(error).__name__}: {error}. This is a bug in fscil-bench or in a method: --debug shows where", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo("Error: " + " ".join(message.split()), err=True)
+    sys.exit(code)

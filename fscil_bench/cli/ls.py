@@ -1,0 +1,92 @@
+"""`fscil-bench ls`: what there is."""
+
+import json
+
+import click
+
+from fscil_bench.cli.render import number, show_table
+from fscil_bench.datasets import DATASETS
+from fscil_bench.protocols import load_protocol, protocol_names
+from fscil_bench.registry import describe, method_names
+
+
+@click.group()
+def ls() -> None:
+    """List methods, datasets or backbones."""
+
+
+@ls.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def methods(as_json: bool) -> None:
+    """Every method found, built-in or from another package."""
+    found = [describe(name) for name in method_names()]
+    if as_json:
+        click.echo(json.dumps([{"name": d.name, "summary": d.summary, "package": d.package, **d.facts} for d in found]))
+        return
+    rows = [
+        [d.name, d.summary, d.facts.get("paper", ""), ", ".join(d.facts.get("privileges", ())) or "none", d.package]
+        for d in found
+    ]
+    show_table("Methods", ["name", "what it does", "paper", "privileges", "package"], rows, left=5)
+
+
+@ls.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def datasets(as_json: bool) -> None:
+    """Every dataset with its protocol."""
+    found = [load_protocol(name) for name in protocol_names()]
+    facts = [
+        {
+            "name": p.name,
+            "title": p.title,
+            "base": p.base,
+            "sessions": p.sessions,
+            "way": p.way,
+            "shot": p.shot,
+            "image_reader": p.dataset in DATASETS,
+            "default_backbone": p.default_backbone,
+            "sha256": p.sha256,
+        }
+        for p in found
+    ]
+    if as_json:
+        click.echo(json.dumps(facts))
+        return
+    columns = ["name", "title", "default_backbone", "image_reader", "sha256"]
+    rows = [[f["sha256"][:12] if c == "sha256" else str(f[c]) for c in columns] for f in facts]  # type: ignore[index]
+    show_table("Datasets", columns, rows, left=5)
+
+
+@ls.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def backbones(as_json: bool) -> None:
+    """Every backbone, shipped or your own, with what it was trained on and what it scores in session 0."""
+    from fscil_bench.backbones.store import list_backbones
+
+    found = list_backbones()
+    if as_json:
+        click.echo(json.dumps([{**b.card, "shipped": b.shipped} for b in found]))
+        return
+    rows = []
+    for b in found:
+        scores = b.card["session0"].get(b.card["dataset"], {})
+        size = sum(path.stat().st_size for path in b.folder.iterdir() if path.is_file()) / 2**20
+        selection = b.card["selection"]["rule"] + (" (leaky)" if b.card["selection"]["leaky"] else "")
+        rows.append(
+            [
+                b.id,
+                b.card["network"],
+                b.card["pretraining"],
+                b.card["recipe"]["name"],
+                selection,
+                "shipped" if b.shipped else "own",
+                str(b.card["epochs"]),
+                number(scores.get("prototypes")),
+                number(scores.get("learned_head")),
+                f"{size:.1f}",
+                b.card["files"]["weights.safetensors"][:12],
+            ]
+        )
+    columns = ["id", "network", "pretraining", "recipe", "selection", "from", "epochs"]
+    columns += ["session 0, prototypes", "session 0, learned head", "MiB", "weights sha256"]
+    show_table("Backbones", columns, rows, left=6)

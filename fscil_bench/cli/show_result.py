@@ -1,0 +1,110 @@
+"""How `run` shows a result: numbers by session beside the published row, the headline, and what the words mean."""
+
+from collections.abc import Mapping
+
+import click
+import numpy as np
+
+from fscil_bench.cli.render import number, show_table
+from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, Summary
+from fscil_bench.published import PublishedRow, published_row
+from fscil_bench.results import STANDARD, Result
+
+
+def show_result(result: Result, baseline: str | None, differences: Mapping[str, Summary]) -> None:
+    name, protocol = result.configured.name, result.split.protocol
+    changed = "".join(f" {key}={value}" for key, value in result.configured.changed.items())
+    title = f"{name}{changed} on {protocol.name}"
+    published = published_row(name, protocol.name)
+    show_table(
+        f"{title}, by session",
+        ["", *(str(t) for t in range(protocol.sessions + 1))],
+        [*_session_rows(result), *(_published_rows(published, protocol.sessions) if published else [])],
+    )
+    show_table(f"{title}, headline (last session)", *_headline(result, baseline, differences))
+    for line in (*DEFINITIONS.values(), PD_DEFINITION):
+        click.echo(line)
+    if result.random:
+        click.echo("Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone.")
+    if published:
+        _show_caveats(result, published)
+    session0 = result.backbone.card["session0"][protocol.dataset]["learned_head"]
+    click.echo(f"Backbone: {result.backbone.id}; its learned head scores {number(session0)} in session 0 (not in PD)")
+    click.echo(
+        f"Settings: {', '.join(f'{k}={v} ({result.configured.origins[k]})' for k, v in _settings(result)) or 'none'}"
+    )
+    click.echo(f"Draws: {_draws(result)}")
+
+
+def _session_rows(result: Result) -> list[list[str]]:
+    rows = []
+    for key, title in SHORT.items():
+        values = result.metrics.by_session[key]
+        if result.standard is not None:
+            rows.append([f"{title}, standard draw", *map(number, values[result.standard])])
+        if result.random:
+            of = (
+                f"mean of {len(result.random)} draws" if len(result.random) > 1 else result.walk.draws[result.random[0]]
+            )
+            rows.append([f"{title}, {of}", *map(number, np.mean(values[result.random], axis=0))])
+    return rows
+
+
+def _published_rows(published: PublishedRow, sessions: int) -> list[list[str]]:
+    rows = []
+    for key, title in SHORT.items():
+        if key in published.cells:
+            cells = [published.cells[key].get(str(t)) for t in range(sessions + 1)]
+            texts = [number(c.value) + ("?" if c.doubt else "") if c else "–" for c in cells]
+            rows.append([f"{title}, published: {published.title}", *texts])
+    return rows
+
+
+def _headline(
+    result: Result, baseline: str | None, differences: Mapping[str, Summary]
+) -> tuple[list[str], list[list[str]]]:
+    columns = [""]
+    columns += ["standard draw"] if result.standard is not None else []
+    columns += [f"mean of {len(result.random)} draws", "95 % interval", "sd"] if result.random else []
+    columns += [f"minus {baseline}, paired", "95 % interval"] if differences else []
+    summaries = result.summaries() if result.random else {}
+    rows = []
+    for key, title in HEADLINE.items():
+        row = [title]
+        if result.standard is not None:
+            row.append(number(result.metrics.headline[key][result.standard]))
+        if key in summaries:
+            row += [number(summaries[key].mean), _interval(summaries[key]), number(summaries[key].sd)]
+        if key in differences:
+            row += [number(differences[key].mean, signed=True), _interval(differences[key], signed=True)]
+        rows.append(row)
+    return columns, rows
+
+
+def _show_caveats(result: Result, published: PublishedRow) -> None:
+    other_draw = "; another draw" if result.standard is None else ""
+    click.echo(f"Published row {published.title}: {published.source}; {published.note}{other_draw}")
+    for key, title in SHORT.items():
+        for session, cell in published.cells.get(key, {}).items():
+            if cell.doubt:
+                click.echo(f"  ? {title}, session {session}: {cell.doubt}")
+
+
+def _interval(summary: Summary, *, signed: bool = False) -> str:
+    if summary.n < 2:
+        return "–"
+    return f"{number(summary.low, signed=signed)} to {number(summary.high, signed=signed)}"
+
+
+def _settings(result: Result) -> list[tuple[str, object]]:
+    return list(result.configured.settings.items())
+
+
+def _draws(result: Result) -> str:
+    randoms = [result.walk.draws[i] for i in result.random]
+    parts = [STANDARD] if result.standard is not None else []
+    if len(randoms) > 2:
+        parts.append(f"{len(randoms)} random, {randoms[0]} to {randoms[-1]}")
+    else:
+        parts += randoms
+    return ", ".join(parts)

@@ -1,0 +1,66 @@
+"""From names to a result: protocol, backbone, bank, draws and method brought together."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fscil_bench import datasets
+from fscil_bench.backbones.store import Backbone, find_backbone
+from fscil_bench.banks import open_bank
+from fscil_bench.errors import UsageError, unknown_name
+from fscil_bench.protocols import load_protocol
+from fscil_bench.protocols.draws import Draw, Split, UnresolvedDrawError
+from fscil_bench.registry import Configured
+from fscil_bench.results import STANDARD, Result, score
+from fscil_bench.runner import walk
+
+MANY, FEW = 100, 10  # random draws unless told otherwise: for cheap methods, for costly ones
+
+
+class Arena:
+    """One dataset on one backbone: what methods are compared in."""
+
+    def __init__(self, dataset: str, backbone: str | None = None, data_root: Path | None = None) -> None:
+        self.protocol = load_protocol(dataset)
+        self.backbone: Backbone = find_backbone(backbone or self.protocol.default_backbone)
+        self.split = Split(self.protocol, open_bank(self.backbone, self.protocol.dataset))
+        self._data_root = data_root
+
+    def draws(self, names: Sequence[str], count: int | None, *, costly: bool) -> tuple[list[Draw], str]:
+        """The draws asked for, by name and number; without either, the standard one if it resolves and random ones.
+
+        The text says why the standard draw is missing, if it is.
+        """
+        if names or count is not None:
+            wanted = dict.fromkeys([*names, *(f"random:{i}" for i in range(count or 0))])
+            return [self._draw(name) for name in wanted], ""
+        randoms = [self.split.random_draw(seed) for seed in range(FEW if costly else MANY)]
+        try:
+            return [self._draw(STANDARD), *randoms], ""
+        except UnresolvedDrawError as error:
+            return randoms, str(error)
+
+    def run(
+        self, configured: Configured, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None
+    ) -> Result:
+        recipe = configured.method.recipe
+        if recipe is not None and self.backbone.card["recipe"]["name"] != recipe:
+            raise UsageError(
+                f"method {configured.name} needs a backbone trained with recipe {recipe}; {self.backbone.id} was not: "
+                "pass one with --backbone"
+            )
+        return score(configured, self.backbone, self.split, walk(configured.method, self.split, draws, advance))
+
+    def _draw(self, name: str) -> Draw:
+        if name == STANDARD:
+            return self.split.standard_draw(self._official_train_ids)
+        if found := re.fullmatch(r"random:(\d+)", name):
+            return self.split.random_draw(int(found[1]))
+        raise unknown_name("draw", name, [STANDARD, "random:SEED"])
+
+    def _official_train_ids(self) -> Sequence[str] | None:
+        root = datasets.find_root(self._data_root)
+        if root is None:
+            return None
+        ids: Sequence[str] | None = datasets.reader(self.protocol.dataset).official_train_ids(root)
+        return ids

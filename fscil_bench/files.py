@@ -1,0 +1,109 @@
+"""Files that are whole or absent: atomic writes, checksums, locks."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fscil_bench.errors import FscilError, UsageError
+
+
+def canonical_json(value: object) -> bytes:
+    """One byte string a value: sorted keys, no blanks. What checksums of JSON are taken over."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def sha256_bytes(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_json(value: object) -> str:
+    return sha256_bytes(canonical_json(value))
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in place in one step; on failure leave no trace."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        raise FscilError(
+            f"cannot write {path}: {error.strerror or error}; nothing was changed there. Free some space or choose "
+            "another place"
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    write_atomically(path, lambda temporary: temporary.write_bytes(data))
+
+
+def write_json(path: Path, value: object) -> None:
+    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path, what: str) -> Any:
+    """The JSON document at `path`; `what` names it in the error if it is missing or damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise UsageError(f"no {what} at {path}") from error
+    except (ValueError, OSError) as error:
+        raise FscilError(f"{what} {path} is damaged ({error}): restore it or make it anew") from error
+
+
+def require_writable(folder: Path, option: str) -> None:
+    """Fail before any work is done, not after it, if results could not be stored in `folder`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {folder}: {error.strerror or error}. Choose another place with {option}"
+        ) from error
+
+
+@contextmanager
+def exclusive(path: Path, doing: str) -> Iterator[None]:
+    """Hold the lock file `path`; if another process holds it, say so at once instead of waiting."""
+    from filelock import FileLock, Timeout
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise FscilError(
+            f"another process is {doing} ({path.parent}): wait until it ends, or write to another place"
+        ) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

@@ -1,0 +1,135 @@
+"""What a method is: three verbs on features, typed settings, and a few declared facts.
+
+A method sees features, never images' names, labels of queries, or a metric. The harness alone scores. To add one, write
+a dataclass with these verbs (or subclass `PrototypeMethod` and write `calibrate`), and name it in the entry-point group
+`fscil_bench.methods`; see CONTRIBUTING.md.
+
+`*` in a shape is any leading batch: draws, episodes, grid points.
+"""
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Origin = Literal["paper", "code", "val", "user"]  # where the value of a setting comes from
+
+
+@dataclass(frozen=True)
+class Base:
+    """The base session: all training features of the base classes, labelled 0 .. n_classes - 1."""
+
+    features: Tensor  # [N, d]
+    labels: Tensor  # [N]
+    n_classes: int
+    head: Mapping[str, Tensor] = field(default_factory=dict)  # what the backbone's recipe left for inference
+    donors_only: bool = False  # in few-shot episodes: the base classes may be learned from but are not answers
+
+    def means(self) -> Tensor:
+        """The mean feature of every base class, [B, d]."""
+        sums = self.features.new_zeros(self.n_classes, self.features.shape[-1]).index_add(0, self.labels, self.features)
+        return sums / torch.bincount(self.labels, minlength=self.n_classes)[:, None]
+
+
+@dataclass(frozen=True)
+class Support:
+    """The labelled images of one session: W new classes with K images each, in the protocol's class order."""
+
+    features: Tensor  # [*, W, K, d]
+
+
+@dataclass(frozen=True)
+class Default:
+    """Defaults that hold where `when` does: keys are "dataset" or the names of other settings."""
+
+    when: Mapping[str, Any]
+    values: Mapping[str, Any]
+    origin: Origin
+
+
+def setting(
+    default: Any, meaning: str, *, origin: Origin = "code", low: float | None = None, high: float | None = None
+) -> Any:
+    """A setting of a method: a dataclass field with its meaning, its range, and where its default comes from."""
+    return field(default=default, metadata={"meaning": meaning, "origin": origin, "low": low, "high": high})
+
+
+@dataclass(kw_only=True)
+class Method:
+    """A classifier that learns base classes, then sessions of new ones.
+
+    `add_session` sets attributes to new values and never changes a tensor or list in place: the runner copies a method
+    after `fit_base` and walks each copy through other sessions.
+    """
+
+    paper: ClassVar[str] = ""  # authors, title, venue
+    deviations: ClassVar[tuple[str, ...]] = ()  # from the paper or its code
+    privileges: ClassVar[
+        tuple[str, ...]
+    ] = ()  # what it uses beyond plain FSCIL: "exemplars", "all_data", "total_classes"
+    recipe: ClassVar[str | None] = None  # the backbone recipe it cannot do without
+    baseline: ClassVar[str | None] = None  # the method it builds on; `run` shows the paired difference
+    batched: ClassVar[bool] = True  # takes a leading batch of draws or episodes
+    classwise: ClassVar[bool] = False  # a class's score does not change when classes are added
+    costly: ClassVar[bool] = False  # `run` then takes 10 random draws unless told otherwise
+    defaults: ClassVar[tuple[Default, ...]] = ()
+
+    generator: torch.Generator = field(init=False, repr=False, compare=False)  # set by the runner: all randomness
+
+    def fit_base(self, base: Base) -> None:
+        raise NotImplementedError
+
+    def add_session(self, support: Support) -> None:
+        raise NotImplementedError
+
+    def scores(self, queries: Tensor) -> Tensor:
+        """[Q, d] or [*, Q, d] to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
+        raise NotImplementedError
+
+    def fork(self) -> Self:
+        return copy(self)
+
+
+@dataclass(kw_only=True)
+class PrototypeMethod(Method):
+    """One prototype a class, compared by cosine: the shot mean, after whatever `calibrate` does to it."""
+
+    classwise = True
+
+    base: Tensor = field(init=False, repr=False, compare=False)  # [B, d]
+    new: tuple[Tensor, ...] = field(init=False, repr=False, compare=False)  # [*, W, d] for each session
+    donors_only: bool = field(init=False, repr=False, compare=False)
+
+    def calibrate(self, new: Tensor, base: Tensor) -> Tensor:
+        """Better prototypes for a session's classes: [*, W, d] shot means, [B, d] base prototypes -> [*, W, d]."""
+        return new
+
+    def fit_base(self, base: Base) -> None:
+        self.base, self.new, self.donors_only = base.means(), (), base.donors_only
+
+    def add_session(self, support: Support) -> None:
+        self.new = (*self.new, self.calibrate(support.features.mean(dim=-2), self.base))
+
+    def scores(self, queries: Tensor) -> Tensor:
+        parts = [cosine(queries, prototypes) for prototypes in self.new]
+        if not self.donors_only:
+            parts = [cosine(queries, self.base), *parts]
+        batch = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        return torch.cat([part.expand(*batch, part.shape[-1]) for part in parts], dim=-1)
+
+
+def cosine(queries: Tensor, prototypes: Tensor) -> Tensor:
+    """Cosines of [Q, d] or [*, Q, d] with [C, d] or [*, C, d], as [*, Q, C]."""
+    queries, prototypes = unit(queries), unit(prototypes)
+    if queries.ndim == 2:  # the same queries for the whole batch: one product
+        return torch.einsum("qd,...cd->...qc", queries, prototypes)
+    return queries @ prototypes.mT
+
+
+def unit(x: Tensor) -> Tensor:
+    """x / ||x||."""
+    return F.normalize(x, dim=-1)

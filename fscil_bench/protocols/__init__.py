@@ -1,0 +1,87 @@
+"""Protocols: what is compared. Which classes form the base, which come in each session, with which images.
+
+A protocol is a JSON file in data/; the sha256 of its canonical form is in data/SHA256SUMS and in every record.
+"""
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fscil_bench.errors import FscilError, unknown_name
+from fscil_bench.files import sha256_json
+
+SCHEMA = "fscil-bench/protocol/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """The sessions of a benchmark: `base` classes, then `sessions` times `way` new ones with `shot` images each."""
+
+    name: str
+    dataset: str
+    title: str
+    source: str
+    classes: tuple[str, ...]  # in the order they arrive
+    base: int
+    way: int
+    shot: int
+    sessions: int  # after the base session
+    test: str
+    default_backbone: str
+    support_key: str  # what the standard draw lists: "id", or "official-train-index" of the dataset's archive
+    support: tuple[tuple[Any, ...], ...]  # the standard draw: for every new class its images
+    sha256: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if self.base + self.way * self.sessions != len(self.classes):
+            raise FscilError(f"protocol {self.name}: {len(self.classes)} classes do not fill its sessions")
+
+    @property
+    def seen(self) -> tuple[int, ...]:
+        """The number of classes seen after session 0, 1, ..."""
+        return tuple(self.base + t * self.way for t in range(self.sessions + 1))
+
+    @property
+    def new_classes(self) -> range:
+        return range(self.base, len(self.classes))
+
+
+def protocol_names() -> list[str]:
+    return sorted(_checksums())
+
+
+@cache
+def load_protocol(name: str) -> Protocol:
+    if name not in _checksums():
+        raise unknown_name("dataset", name, protocol_names())
+    text = (_folder() / f"{name}.json").read_text()
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise FscilError(f"protocol file {name}.json is damaged ({error}): install fscil-bench again") from error
+    if sha256_json(data) != _checksums()[name]:
+        raise FscilError(
+            f"protocol file {name}.json is not the one released (checksum differs): install fscil-bench again"
+        )
+    return parse_protocol(data)
+
+
+def parse_protocol(data: dict[str, Any]) -> Protocol:
+    if data.get("schema") != SCHEMA:
+        raise FscilError(f"protocol has schema {data.get('schema')!r}, expected {SCHEMA!r}")
+    values = {k: v for k, v in data.items() if k != "schema"}
+    values["classes"] = tuple(data["classes"])
+    values["support"] = tuple(tuple(images) for images in data["support"])
+    return Protocol(**values, sha256=sha256_json(data))
+
+
+@cache
+def _checksums() -> dict[str, str]:
+    lines = (_folder() / "SHA256SUMS").read_text().splitlines()
+    return {file.removesuffix(".json"): digest for digest, file in (line.split() for line in lines)}
+
+
+def _folder() -> Any:
+    return resources.files("fscil_bench.protocols") / "data"

@@ -1,0 +1,137 @@
+"""Methods by name, found through the entry-point group `fscil_bench.methods`: built-ins and outsiders alike."""
+
+import ast
+import dataclasses
+import importlib.util
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fscil_bench.errors import FscilError, UsageError, unknown_name
+from fscil_bench.settings import parse_settings
+
+if TYPE_CHECKING:
+    from fscil_bench.method import Method
+
+GROUP = "fscil_bench.methods"
+
+
+@dataclass(frozen=True)
+class Configured:
+    """A method with all its settings decided."""
+
+    name: str
+    method: "Method"
+    settings: dict[str, Any]
+    origins: dict[str, str]  # of each setting: paper | code | val | user
+    changed: dict[str, Any]  # the settings that differ from the defaults on this dataset
+
+
+@dataclass(frozen=True)
+class Description:
+    """What the source of a method says of it; read without running it."""
+
+    name: str
+    summary: str
+    facts: dict[str, Any]  # the literal class attributes: paper, privileges, ...
+    package: str  # who provides it
+
+
+def method_names() -> list[str]:
+    return sorted(_found())
+
+
+def require_method(name: str) -> None:
+    """Fail if there is no method called `name`; imports nothing."""
+    _entry(name)
+
+
+def load_method(name: str) -> "type[Method]":
+    """The class of the method called `name`."""
+    from fscil_bench.method import Method
+
+    entry = _entry(name)
+    try:
+        loaded = entry.load()
+    except Exception as error:
+        raise FscilError(f"method '{name}' ({entry.value}) does not load: {type(error).__name__}: {error}") from error
+    if not (isinstance(loaded, type) and issubclass(loaded, Method)):
+        raise FscilError(f"method '{name}' ({entry.value}) is not a subclass of fscil_bench.method.Method")
+    return loaded
+
+
+def configure(name: str, dataset: str, given: Mapping[str, str] | None = None) -> Configured:
+    """The method `name` for `dataset`: its defaults there, then what the user gave."""
+    kind = load_method(name)
+    fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
+    user = parse_settings(kind, given or {}, f"method {name}")
+    plain, _ = _defaults(kind, dataset, {})
+    values, origins = _defaults(kind, dataset, user)
+    values |= user
+    origins |= dict.fromkeys(user, "user")
+    for key, value in values.items():
+        low, high = fields[key].metadata.get("low"), fields[key].metadata.get("high")
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            between = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise UsageError(f"method {name}: {key}={value} must be {between}")
+    changed = {key: value for key, value in values.items() if value != plain[key]}
+    return Configured(name, kind(**values), values, origins, changed)
+
+
+def describe(name: str) -> Description:
+    """A method's first line and declared facts, from its source: listing methods imports none of them."""
+    entry = _entry(name)
+    package = entry.dist.name if entry.dist else "?"
+    spec = importlib.util.find_spec(entry.module)
+    summary, facts = "", {}
+    if spec and spec.origin and Path(spec.origin).suffix == ".py":
+        for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
+            if isinstance(node, ast.ClassDef) and node.name == entry.attr:
+                summary = (ast.get_docstring(node) or "").partition("\n")[0]
+                facts = _literals(node)
+    return Description(name, summary, facts, package)
+
+
+def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values and origins of all settings before the user's own, which may decide which defaults hold."""
+    fields = [f for f in dataclasses.fields(kind) if f.init]
+    values = {f.name: f.default for f in fields}
+    origins = {f.name: f.metadata["origin"] for f in fields}
+    for rule in kind.defaults:
+        facts = {"dataset": dataset, **values, **user}
+        if all(facts[key] == wanted for key, wanted in rule.when.items()):
+            values |= rule.values
+            origins |= dict.fromkeys(rule.values, rule.origin)
+    return values, origins
+
+
+def _literals(node: ast.ClassDef) -> dict[str, Any]:
+    facts = {}
+    for statement in node.body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            try:
+                facts[statement.targets[0].id] = ast.literal_eval(statement.value)
+            except ValueError:
+                continue  # not a literal: only running the module would tell
+    return facts
+
+
+def _entry(name: str) -> EntryPoint:
+    found = _found()
+    if name not in found:
+        raise unknown_name("method", name, found)
+    return found[name]
+
+
+@cache
+def _found() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for entry in typing.cast("list[EntryPoint]", entry_points(group=GROUP)):
+        other = found.setdefault(entry.name, entry)
+        if other.value != entry.value:
+            raise FscilError(f"two methods are called '{entry.name}': {other.value} and {entry.value}; uninstall one")
+    return found

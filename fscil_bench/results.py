@@ -1,0 +1,174 @@
+"""The record of a run: one JSON a (method, settings, protocol, backbone), every draw inside, and predictions beside it."""
+
+import math
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import save_file
+
+from fscil_bench import __version__
+from fscil_bench.backbones.store import Backbone
+from fscil_bench.environment import environment
+from fscil_bench.errors import FscilError
+from fscil_bench.files import read_json, sha256_json, write_atomically, write_json
+from fscil_bench.metrics import Metrics, Summary, measure, measure_as_papers, summarise
+from fscil_bench.protocols import Protocol
+from fscil_bench.protocols.draws import Split
+from fscil_bench.registry import Configured
+from fscil_bench.runner import Walk
+
+SCHEMA = "fscil-bench/record/1"
+STANDARD = "standard"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A method's walk through a protocol, measured."""
+
+    configured: Configured
+    backbone: Backbone
+    split: Split
+    walk: Walk
+    metrics: Metrics
+    paper_metrics: Metrics
+
+    @property
+    def random(self) -> list[int]:
+        """Positions of the random draws."""
+        return [i for i, name in enumerate(self.walk.draws) if name != STANDARD]
+
+    @property
+    def standard(self) -> int | None:
+        return self.walk.draws.index(STANDARD) if STANDARD in self.walk.draws else None
+
+    def summaries(self) -> dict[str, Summary]:
+        """Headline numbers over the random draws."""
+        return {key: summarise(values[self.random]) for key, values in self.metrics.headline.items()}
+
+
+def score(configured: Configured, backbone: Backbone, split: Split, walk: Walk) -> Result:
+    protocol = split.protocol
+    targets = split.targets[split.test_rows]
+    learned = backbone.card["session0"].get(protocol.dataset, {}).get("learned_head")
+    return Result(
+        configured,
+        backbone,
+        split,
+        walk,
+        measure(walk.predictions, targets, protocol.seen, protocol.base),
+        measure_as_papers(walk.predictions, targets, protocol.seen, protocol.base, learned),
+    )
+
+
+def paired(result: Result, other: Result) -> dict[str, Summary]:
+    """Differences (result - other) of the headline numbers over the random draws both walked, on the same bank."""
+    if result.split.bank.sha256 != other.split.bank.sha256:
+        raise ValueError("paired differences need the same bank")
+    ours, theirs = result.metrics.headline, other.metrics.headline
+    common = [name for name in result.walk.draws if name in other.walk.draws and name != STANDARD]
+    a, b = [result.walk.draws.index(n) for n in common], [other.walk.draws.index(n) for n in common]
+    return {key: summarise(ours[key][a] - theirs[key][b]) for key in ours}
+
+
+def record_path(root: Path, configured: Configured, protocol: Protocol, backbone: Backbone) -> Path:
+    """`<root>/<protocol>/<backbone>/<method>[-8 hex of other settings].fscil.json`."""
+    other = f"-{sha256_json(configured.changed)[:8]}" if configured.changed else ""
+    return root / protocol.name / backbone.id / f"{configured.name}{other}.fscil.json"
+
+
+def as_record(result: Result) -> dict[str, Any]:
+    """The record as JSON data."""
+    method, card, protocol = result.configured.method, result.backbone.card, result.split.protocol
+    standard = result.standard
+    return {
+        "schema": SCHEMA,
+        "kind": "fscil",
+        "method": {
+            "name": result.configured.name,
+            "version": __version__,
+            "settings": result.configured.settings,
+            "origins": result.configured.origins,
+            "exemplars": 0,
+            "privileges": list(method.privileges),
+            "deviations": list(method.deviations),
+        },
+        "protocol": {"name": protocol.name, "sha256": protocol.sha256},
+        "backbone": {
+            "id": result.backbone.id,
+            "bank_sha256": result.split.bank.sha256,
+            "pretraining": card["pretraining"],
+            "overlap": card["pretraining_overlap"],
+            "selection": card["selection"],
+            "augmentation": card["augmentation"],
+        },
+        "standard": _draw_metrics(result, [standard], single=True) if standard is not None else None,
+        "draws": {
+            "names": [result.walk.draws[i] for i in result.random],
+            "metrics": _draw_metrics(result, result.random, single=False),
+        },
+        "summary": {key: plain(asdict(summary)) for key, summary in result.summaries().items()}
+        if result.random
+        else {},
+        "cost": {"seconds": result.walk.seconds, "trained_parameters": 0, "peak_memory_mib": _peak_memory()},
+        "environment": environment(device="cpu"),
+    }
+
+
+def write_record(path: Path, result: Result) -> None:
+    """Store the record, and the predictions of one draw (standard, else the first) beside it."""
+    position = result.standard if result.standard is not None else 0
+    predictions = torch.from_numpy(result.walk.predictions[position].copy())
+    metadata = {
+        "draw": result.walk.draws[position],
+        "rows": "sessions, from 0",
+        "columns": "test images in the order of protocol class, then id; -1 before their class is seen",
+        "bank_sha256": result.split.bank.sha256,
+    }
+    beside = path.with_suffix(".predictions.safetensors")
+    write_atomically(beside, lambda temporary: save_file({"predictions": predictions}, temporary, metadata))
+    write_json(path, as_record(result))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """A record of this schema; anything else is refused by name."""
+    record = read_json(path, "record")
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        raise FscilError(f"{path} is not a record of schema {SCHEMA}")
+    return record
+
+
+def plain(value: Any) -> Any:
+    """JSON data: arrays as lists, NaN as null."""
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
+
+
+def _draw_metrics(result: Result, draws: list[int], *, single: bool) -> dict[str, Any]:
+    def pick(values: npt.NDArray[np.float64]) -> Any:
+        return plain(values[draws[0]] if single else values[draws])
+
+    return {
+        "by_session": {key: pick(values) for key, values in result.metrics.by_session.items()},
+        "headline": {key: pick(values) for key, values in result.metrics.headline.items()},
+        "paper": {key: pick(values) for key, values in result.paper_metrics.by_session.items()},
+    }
+
+
+def _peak_memory() -> float:
+    """MiB of resident memory this process has held at most."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

@@ -1,0 +1,117 @@
+"""Walks a method through the sessions of a protocol, hands it only what FSCIL allows, and takes down its predictions."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from fscil_bench.errors import FscilError
+from fscil_bench.files import sha256_bytes
+from fscil_bench.method import Base, Method, Support
+from fscil_bench.protocols.draws import Draw, Split
+
+Predictions = npt.NDArray[np.int16]
+ABSENT = -1  # in predictions: the image's class has not been seen yet
+CHUNK_BYTES = 256 * 2**20  # of scores held at a time
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A method's predictions in every session, for every draw."""
+
+    draws: tuple[str, ...]
+    predictions: Predictions  # [draws, sessions, test images]: class numbers, test images in the order of the split
+    seconds: dict[str, float]  # by phase
+
+
+def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None) -> Walk:
+    """Base session, then every session of every draw; `advance` is told of each finished draw."""
+    protocol = split.protocol
+    features = split.bank.features
+
+    def take(rows: npt.NDArray[np.int64]) -> Tensor:
+        return features[torch.from_numpy(rows)].double()
+
+    started = time.perf_counter()
+    # Queries come in no order that tells of their classes.
+    shuffle = np.random.default_rng(0).permutation(len(split.test_rows))
+    queries = take(split.test_rows[shuffle])
+    targets = torch.from_numpy(split.targets[split.test_rows[shuffle]])
+    base = Base(take(split.base_rows), torch.from_numpy(split.targets[split.base_rows]), protocol.base, split.bank.head)
+    method.generator = _generator("base")
+    method.fit_base(base)
+    fitted = time.perf_counter()
+    predictions = np.empty((len(draws), protocol.sessions + 1, len(queries)), dtype=np.int16)
+    for part in _batches(method, len(draws), len(queries), len(protocol.classes)):
+        chosen = draws[part]
+        walker = method.fork()
+        walker.generator = _generator(*(draw.name for draw in chosen))
+        rows = np.stack([draw.rows for draw in chosen])
+        support = take(rows if method.batched else rows[0])  # [*, new classes, shot, d]
+        sessions = [Support(s) for s in support.split(protocol.way, dim=-3)]
+        steps = _classwise_steps if method.classwise else _session_steps
+        for session, predicted in enumerate(steps(walker, sessions, queries, targets, protocol.seen)):
+            predictions[part, session] = predicted.numpy()
+        advance(len(chosen))
+    ordered = np.empty_like(predictions)
+    ordered[:, :, shuffle] = predictions
+    seconds = {"fit_base": fitted - started, "sessions": time.perf_counter() - fitted}
+    return Walk(tuple(draw.name for draw in draws), ordered, seconds)
+
+
+def _batches(method: Method, draws: int, queries: int, classes: int) -> Iterator[slice]:
+    """Parts of the draws whose scores fit into memory; one draw at a time for methods that cannot batch."""
+    size = max(1, CHUNK_BYTES // (8 * queries * classes)) if method.batched else 1
+    return (slice(start, min(start + size, draws)) for start in range(0, draws, size))
+
+
+def _classwise_steps(
+    method: Method, sessions: Sequence[Support], queries: Tensor, targets: Tensor, seen: Sequence[int]
+) -> Iterator[Tensor]:
+    """Score all classes once; a session's prediction is the best of the classes seen by then."""
+    for support in sessions:
+        method.add_session(support)
+    scores = _checked(method, queries, seen[-1])
+    best, winner = scores[..., : seen[0]].max(dim=-1)
+    yield torch.where(targets < seen[0], winner, ABSENT)
+    for first, last in pairwise(seen):
+        value, place = scores[..., first:last].max(dim=-1)
+        winner = torch.where(value > best, place + first, winner)  # of equals the lowest class number wins
+        best = torch.maximum(best, value)
+        yield torch.where(targets < last, winner, ABSENT)
+
+
+def _session_steps(
+    method: Method, sessions: Sequence[Support], queries: Tensor, targets: Tensor, seen: Sequence[int]
+) -> Iterator[Tensor]:
+    """Score after every session, over the test images of the classes seen by then."""
+    for session, count in enumerate(seen):
+        if session:
+            method.add_session(sessions[session - 1])
+        present = targets < count
+        winner = _checked(method, queries[present], count).argmax(dim=-1)
+        predicted = torch.full((*winner.shape[:-1], len(queries)), ABSENT)
+        predicted[..., present] = winner
+        yield predicted
+
+
+def _checked(method: Method, queries: Tensor, classes: int) -> Tensor:
+    scores = method.scores(queries).double()
+    if scores.shape[-2:] != (len(queries), classes):
+        raise FscilError(
+            f"{type(method).__name__}.scores gave shape {tuple(scores.shape)}, expected [..., {len(queries)}, {classes}]"
+        )
+    if scores.isnan().any():
+        raise FscilError(f"{type(method).__name__}.scores gave NaN: check its settings and the bank")
+    return scores
+
+
+def _generator(*names: str) -> torch.Generator:
+    """Random numbers that depend on the draw alone."""
+    seed = int(sha256_bytes("\n".join(names).encode())[:15], 16)
+    return torch.Generator().manual_seed(seed)

@@ -1,0 +1,55 @@
+"""Typed settings given as text: `--set name=value` against the fields of a dataclass."""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+from fscil_bench.errors import UsageError, unknown_name
+
+
+def split_assignments(pairs: Collection[str], option: str = "--set") -> dict[str, str]:
+    """`name=value` texts as a mapping."""
+    result: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {pair}: expected name=value")
+        result[name.strip()] = value.strip()
+    return result
+
+
+def parse_settings(owner: type, given: Mapping[str, str], where: str, fixed: Collection[str] = ()) -> dict[str, Any]:
+    """The given texts as values of the fields of the dataclass `owner`; `where` names it in errors."""
+    hints = typing.get_type_hints(owner)
+    fields = {f.name: f for f in dataclasses.fields(owner) if f.init and f.name not in fixed}
+    values: dict[str, Any] = {}
+    for name, text in given.items():
+        if name not in fields:
+            raise unknown_name(f"setting of {where}", name, fields)
+        try:
+            values[name] = _parse(text, hints[name])
+        except ValueError as error:
+            raise UsageError(f"{where}: {name}={text} is not {error}") from None
+    return values
+
+
+def _parse(text: str, kind: Any) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Literal:
+        if text not in args:
+            raise ValueError("one of " + ", ".join(map(str, args)))
+        return text
+    if origin in (typing.Union, types.UnionType):
+        return None if text.lower() == "none" else _parse(text, next(a for a in args if a is not type(None)))
+    if origin is tuple:
+        return tuple(_parse(part, args[0]) for part in text.split(",") if part)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("true or false")
+        return text.lower() == "true"
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError({int: "a whole number", float: "a number"}.get(kind, f"a {kind.__name__}")) from None

@@ -1,0 +1,15 @@
+"""ProtoNet on a frozen backbone: class means and cosine, the "Decoupled-Cosine" row of the FSCIL literature."""
+
+from dataclasses import dataclass
+
+from fscil_bench.method import PrototypeMethod
+
+
+@dataclass(kw_only=True)
+class ProtoNet(PrototypeMethod):
+    """Classify by the cosine to the mean feature of each class."""
+
+    paper = "Snell et al., Prototypical Networks for Few-shot Learning, NeurIPS 2017"
+    deviations = (
+        "cosine instead of Euclidean distance and no episodic training, as in the FSCIL tables (Decoupled-Cosine)",
+    )
