@@ -1,4 +1,4 @@
-"""The record of a run: one JSON a (method, settings, protocol, backbone), every draw inside, and predictions beside it."""
+"""The record of a run: one JSON a (method, settings, protocol, backbone), every draw inside, predictions beside it."""
 
 import math
 import resource

@@ -1,4 +1,4 @@
-"""Walks a method through the sessions of a protocol, hands it only what FSCIL allows, and takes down its predictions."""
+"""Walks a method through the sessions, hands it only what FSCIL allows, and takes down its predictions."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -104,7 +104,7 @@ def _checked(method: Method, queries: Tensor, classes: int) -> Tensor:
     scores = method.scores(queries).double()
     if scores.shape[-2:] != (len(queries), classes):
         raise FscilError(
-            f"{type(method).__name__}.scores gave shape {tuple(scores.shape)}, expected [..., {len(queries)}, {classes}]"
+            f"{type(method).__name__}.scores gave shape {[*scores.shape]}, expected [..., {len(queries)}, {classes}]"
         )
     if scores.isnan().any():
         raise FscilError(f"{type(method).__name__}.scores gave NaN: check its settings and the bank")

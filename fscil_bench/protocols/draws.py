@@ -56,7 +56,7 @@ class Split:
         return np.split(self.train_rows, np.cumsum(counts)[:-1])
 
     def random_draw(self, seed: int) -> Draw:
-        """`shot` images of each new class: its training ids in order, permuted by (seed, class number), the first ones."""
+        """`shot` images of each new class: the first of its ids in order, permuted by (seed, class number)."""
         shot = self.protocol.shot
         rows = np.empty((len(self.protocol.new_classes), shot), dtype=np.int64)
         for i, number in enumerate(self.protocol.new_classes):
@@ -71,7 +71,7 @@ class Split:
         return Draw(f"random:{seed}", rows)
 
     def standard_draw(self, official_train_ids: Callable[[], Sequence[str] | None]) -> Draw:
-        """The literature's one fixed draw; `official_train_ids` explains indices into the dataset's official archive."""
+        """The literature's one fixed draw; `official_train_ids` explains indices into the official archive."""
         wanted = self.protocol.support
         if self.protocol.support_key == "official-train-index":
             listed = official_train_ids()

@@ -1,6 +1,6 @@
 """Numbers from the literature, digits as printed; cells known to be wrong carry the reason in `doubt`.
 
-teen_paper.csv holds every cell of the TEEN paper's tables; names.json says which of their rows a method here answers to.
+teen_paper.csv holds every cell of the TEEN paper's tables; names.json says which row a method here answers to.
 """
 
 import csv
