@@ -85,8 +85,9 @@ def _affine(images: Tensor, matrix: Tensor, mode: str) -> Tensor:
     theta[:, :, :2] = theta[:, :, :2] * size / size[:, None]
     theta[:, :, 2] = theta[:, :, 2] / size
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)
-    moved = F.grid_sample(images.float() - GREY, grid, mode=mode, padding_mode="zeros", align_corners=False)
-    return (moved + GREY).round().clamp(0, 255).to(torch.uint8)
+    moved = F.grid_sample(images.float(), grid, mode=mode, padding_mode="border", align_corners=False)
+    outside = (grid.abs() > 1).any(dim=-1)[:, None]
+    return moved.masked_fill(outside, GREY).round().clamp(0, 255).to(torch.uint8)
 
 
 def _matrix(amount: Tensor) -> Tensor:

@@ -23,8 +23,7 @@ from fscil_bench.protocols.draws import Split
 
 def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str = "f16") -> Backbone:
     """Make the backbone's bank of `images` and enter it, with the accuracies of session 0, in the card."""
-    if storage not in STORAGE:
-        raise unknown_name("storage type", storage, STORAGE)
+    require_storage(storage)
     card = backbone.card
     weights = load_file(backbone.file(WEIGHTS))
     features = _features(weights, card, images, machine)
@@ -55,6 +54,11 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
     measured = {**card["session0"], images.dataset: session0}
     write_card(backbone.folder, {**card, "files": files, "session0": measured})
     return open_backbone(backbone.folder)
+
+
+def require_storage(storage: str) -> None:
+    if storage not in STORAGE:
+        raise unknown_name("storage type", storage, STORAGE)
 
 
 def session0_accuracy(bank: Bank) -> dict[str, float]:

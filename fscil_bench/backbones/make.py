@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from fscil_bench import datasets
-from fscil_bench.backbones.extract import extract
-from fscil_bench.backbones.store import SCHEMA, WEIGHTS, Backbone, home, open_backbone, write_card
+from fscil_bench.backbones.extract import extract, require_storage
+from fscil_bench.backbones.store import SCHEMA, WEIGHTS, Backbone, bank_name, home, open_backbone, write_card
 from fscil_bench.backbones.training import Images, Machine, Plan, Trained, train
 from fscil_bench.datasets.images import ImageSet
 from fscil_bench.environment import environment
@@ -38,21 +38,22 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
     identity = backbone_id(plan)
     target = home() / "backbones" / identity
     state = home() / "training" / identity
-    if (target / "card.json").exists() and not restart:
+    trained_before = (target / "card.json").exists() and not restart
+    if trained_before and (target / bank_name(plan.recipe.dataset)).exists():
         raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
+    require_storage(storage)
     require_writable(home(), "FSCIL_BENCH_HOME")
     protocol = load_protocol(plan.recipe.dataset)
     images = datasets.reader(protocol.dataset).open_images(datasets.require_root(data_root))
-    if restart:
-        shutil.rmtree(state, ignore_errors=True)
-    note(f"training {identity}; checkpoints in {state}")
-    base = _images(images, protocol, "train")
-    test = _images(images, protocol, "test") if plan.select == "test" else None
-    trained = train(plan, base, test, machine, state)
-    _save(target, identity, plan, trained, machine)
-    backbone = extract(open_backbone(target), images, machine, storage)
-    shutil.rmtree(state)
-    return backbone
+    if not trained_before:
+        if restart:
+            shutil.rmtree(state, ignore_errors=True)
+        note(f"training {identity}; checkpoints in {state}")
+        base = _images(images, protocol, "train")
+        test = _images(images, protocol, "test") if plan.select == "test" else None
+        _save(target, identity, plan, train(plan, base, test, machine, state), machine)
+        shutil.rmtree(state)
+    return extract(open_backbone(target), images, machine, storage)
 
 
 def _images(images: ImageSet, protocol: Protocol, split: str) -> Images:

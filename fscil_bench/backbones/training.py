@@ -46,8 +46,9 @@ class Plan:
 
     def as_data(self) -> dict[str, Any]:
         held_out = self.val_per_class if self.select == "val" else 0
+        recipe = {key: value for key, value in self.recipe.as_data().items() if key != "source"}
         return {
-            "recipe": self.recipe.as_data(),
+            "recipe": recipe,
             "n_classes": self.n_classes,
             "seed": self.seed,
             "select": self.select,

@@ -1,0 +1,115 @@
+"""The contract of a method as a test: what the harness relies on, for built-ins and for your own.
+
+from fscil_bench.testing import check_method
+
+def test_contract():
+    check_method("my-method")
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fscil_bench.method import Base, Method, Support
+from fscil_bench.registry import configure
+
+WAY, SHOT, DIM, BASE_CLASSES, SESSIONS, QUERIES = 3, 4, 12, 7, 2, 20
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Small random features: base classes, and several draws of two sessions."""
+
+    base: Base
+    sessions: tuple[Support, ...]  # features [draws, way, shot, d]
+    queries: Tensor
+
+
+def toy(seed: int = 0, draws: int = 3) -> Toy:
+    generator = torch.Generator().manual_seed(seed)
+
+    def features(*shape: int) -> Tensor:
+        return torch.rand(*shape, DIM, generator=generator, dtype=torch.float64)
+
+    labels = torch.arange(BASE_CLASSES).repeat_interleave(9)
+    base = Base(features(len(labels)) + labels[:, None] % 3, labels, BASE_CLASSES, {"weight": features(BASE_CLASSES)})
+    sessions = tuple(Support(features(draws, WAY, SHOT)) for _ in range(SESSIONS))
+    return Toy(base, sessions, features(QUERIES))
+
+
+def check_method(name: str, dataset: str = "cifar100") -> None:
+    """Raise AssertionError where the method called `name` breaks the contract."""
+    data = toy()
+    batched = configure(name, dataset).method.batched
+    draws = range(len(data.sessions[0].features))
+    one_by_one = torch.stack([_scores(name, dataset, data, draw) for draw in draws])
+    n_classes = BASE_CLASSES + WAY * SESSIONS
+    assert one_by_one.shape == (len(draws), QUERIES, n_classes), f"scores have shape {[*one_by_one.shape]}"
+    assert not one_by_one.isnan().any(), "scores are NaN"
+    assert torch.equal(one_by_one[0], _scores(name, dataset, data, 0)), "the same run twice gives other scores"
+    if batched:
+        together = _scores(name, dataset, data, None)
+        assert torch.allclose(one_by_one, together.expand_as(one_by_one)), "draws in a batch influence each other"
+    _check_queries(name, dataset, data)
+    _check_forks(name, dataset, data)
+    _check_episodes(name, dataset, data)
+    if configure(name, dataset).method.classwise:
+        _check_classwise(name, dataset, data)
+
+
+def _fitted(name: str, dataset: str, base: Base) -> Method:
+    method = configure(name, dataset).method
+    method.generator = torch.Generator().manual_seed(0)
+    method.fit_base(base)
+    return method
+
+
+def _scores(name: str, dataset: str, data: Toy, draw: int | None, sessions: int = SESSIONS) -> Tensor:
+    """Scores after some sessions of one draw, or of all at once."""
+    method = _fitted(name, dataset, data.base)
+    for support in data.sessions[:sessions]:
+        method.add_session(Support(support.features if draw is None else support.features[draw]))
+    return method.scores(data.queries)
+
+
+def _check_queries(name: str, dataset: str, data: Toy) -> None:
+    whole = _scores(name, dataset, data, 0)
+    order = torch.arange(QUERIES).flip(0)
+    for part in (order, torch.tensor([5]), order[3:11]):
+        some = Toy(data.base, data.sessions, data.queries[part])
+        assert torch.allclose(whole[part], _scores(name, dataset, some, 0)), "scores depend on how queries are batched"
+
+
+def _check_forks(name: str, dataset: str, data: Toy) -> None:
+    """Two forks of one fitted method, walked in turn, see nothing of each other."""
+    method = _fitted(name, dataset, data.base)
+    forks = [method.fork() for _ in range(2)]
+    for fork in forks:
+        fork.generator = torch.Generator().manual_seed(0)
+    for support in data.sessions:
+        for draw, fork in enumerate(forks):
+            fork.add_session(Support(support.features[draw]))
+    for draw, fork in enumerate(forks):
+        alone = _fitted(name, dataset, data.base).fork()
+        alone.generator = torch.Generator().manual_seed(0)
+        for support in data.sessions:
+            alone.add_session(Support(support.features[draw]))
+        assert torch.equal(alone.scores(data.queries), fork.scores(data.queries)), (
+            "forks share state: add_session must set attributes anew, not change them in place"
+        )
+
+
+def _check_episodes(name: str, dataset: str, data: Toy) -> None:
+    """With the base classes as donors only, answers are the episode's classes alone."""
+    donors = Base(data.base.features, data.base.labels, data.base.n_classes, data.base.head, donors_only=True)
+    method = _fitted(name, dataset, donors)
+    method.add_session(Support(data.sessions[0].features[0]))
+    shape = method.scores(data.queries).shape
+    assert shape == (QUERIES, WAY), f"in an episode of {WAY} classes scores have shape {[*shape]}"
+
+
+def _check_classwise(name: str, dataset: str, data: Toy) -> None:
+    early = _scores(name, dataset, data, 0, sessions=1)
+    late = _scores(name, dataset, data, 0)
+    assert torch.allclose(early, late[:, : early.shape[1]]), "declared classwise, but a new class changes old scores"

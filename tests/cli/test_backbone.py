@@ -1,0 +1,117 @@
+"""From images to a leaderboard row on tiny data, through the command line."""
+
+import json
+import shutil
+
+import pytest
+
+from fscil_bench.backbones.store import bank_name, home
+
+TRAIN = ("backbone", "train", "--dataset", "cifar100", "--device", "cpu", "--threads", "1")
+TINY = ("--set", "network=resnet8", "--set", "epochs=2", "--set", "batch_size=60")
+
+
+@pytest.fixture
+def trained(cli, tiny_cifar):
+    """A tiny trained backbone: its folder."""
+    done = cli(*TRAIN, *TINY, "--data-root", tiny_cifar)
+    assert done.code == 0, done.err
+    assert "session 0 AvgAcc" in done.out
+    return next((home() / "backbones").iterdir())
+
+
+def test_from_images_to_a_row(trained, cli, read):
+    card = read(trained / "card.json")
+    assert card["id"].startswith("cifar100-resnet8-short-")
+    assert card["selection"] == {"rule": "last", "epoch": 2, "val_per_class": 0, "leaky": False}
+    assert card["pretraining"] == "none"
+    assert len(card["curve"]) == 2
+    assert set(card["files"]) == {"weights.safetensors", "bank-cifar100.safetensors"}
+    assert abs(card["session0"]["cifar100"]["prototypes"]) > 100 / 60  # better than chance
+    assert not list((home() / "training").iterdir())
+    done = cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", trained.name, "--draws", "3", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["backbone"]["id"] == card["id"]
+    assert card["id"] in cli("ls", "backbones").out
+
+
+def test_training_twice_is_refused_unless_told(trained, cli, tiny_cifar):
+    again = cli(*TRAIN, *TINY, "--data-root", tiny_cifar)
+    assert again.code == 2
+    assert "--restart" in again.error_line
+    assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar, "--restart").code == 0
+
+
+def test_extraction_alone_gives_the_same_bank(trained, cli, tiny_cifar):
+    path = trained / bank_name("cifar100")
+    before = path.read_bytes()
+    path.unlink()
+    done = cli("backbone", "extract", trained, "--dataset", "cifar100", "--data-root", tiny_cifar, "--device", "cpu")
+    assert done.code == 0, done.err
+    assert path.read_bytes() == before
+    full = ("--storage", "f32", "--device", "cpu")
+    assert cli("backbone", "extract", trained, "--dataset", "cifar100", "--data-root", tiny_cifar, *full).code == 0
+    assert path.stat().st_size > len(before)
+
+
+def test_a_training_that_lost_its_bank_goes_on_with_extraction(trained, cli, tiny_cifar):
+    (trained / bank_name("cifar100")).unlink()
+    weights = (trained / "weights.safetensors").stat().st_mtime_ns
+    assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar).code == 0
+    assert (trained / bank_name("cifar100")).exists()
+    assert (trained / "weights.safetensors").stat().st_mtime_ns == weights
+
+
+def test_the_leaky_selection_is_marked(cli, tiny_cifar, read):
+    assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar, "--select", "test").code == 0
+    card = read(next((home() / "backbones").iterdir()) / "card.json")
+    assert card["selection"]["leaky"] is True
+    assert "test_acc" in card["curve"][0]
+    assert "test (leaky)" in cli("ls", "backbones").out
+
+
+def test_a_corrupt_image_exits_with_1_and_leaves_no_backbone(cli, tiny_cifar, tmp_path):
+    root = tmp_path / "data"
+    shutil.copytree(tiny_cifar, root)
+    path = root / "cifar100" / "train" / "bear" / "bear_s_000001.png"
+    path.write_bytes(path.read_bytes()[:80])
+    done = cli(*TRAIN, *TINY, "--data-root", root)
+    assert done.code == 1
+    assert "bear_s_000001.png" in done.error_line
+    assert not list(home().glob("backbones/*"))
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--recipe", "shrt"), "did you mean 'short'"),
+        (("--set", "epochs=x"), "epochs=x is not a whole number"),
+        (("--set", "network=resnet21"), "unknown network 'resnet21'"),
+        (("--set", "augment=flop"), "unknown augmentation 'flop'"),
+        (("--storage", "f8"), "unknown storage type 'f8'"),
+        (("--device", "tpu9"), "--device tpu9"),
+        (("--select", "best"), "best"),
+    ],
+)
+def test_wrong_calls_exit_with_2_before_training(cli, tiny_cifar, args, message):
+    done = cli(*TRAIN, *TINY, "--data-root", tiny_cifar, *args)
+    assert done.code == 2, done.err
+    assert message in done.error_line
+    assert not list(home().glob("backbones/*"))
+
+
+def test_a_wrong_data_root_exits_with_2(cli, tmp_path):
+    for root, message in ((tmp_path / "none", "is not a folder"), (tmp_path, "no CIFAR-100 in")):
+        done = cli(*TRAIN, "--data-root", root)
+        assert done.code == 2
+        assert message in done.error_line
+    assert "FSCIL_BENCH_DATA" in cli(*TRAIN).error_line
+    assert cli("backbone", "train", "--dataset", "cub200").code == 2
+
+
+def test_verify_lists_what_is_wrong_and_exits_with_1(cli, tiny_cifar):
+    done = cli("data", "verify", "cifar100", "--data-root", tiny_cifar, "--all")
+    assert done.code == 1
+    assert "train/apple: 6 images, expected 500" in done.out
+    assert "| apple | 6 | 2 |" in done.out
+    assert "is not as released" in done.error_line

@@ -1,0 +1,59 @@
+"""Methods are found by entry point, whoever provides them."""
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from fscil_bench import registry
+from fscil_bench.errors import FscilError, UsageError
+
+
+@pytest.fixture
+def entries(monkeypatch):
+    """Replaces the entry points that are found."""
+
+    def replace(*found: tuple[str, str]) -> None:
+        points = [EntryPoint(name, value, registry.GROUP) for name, value in found]
+        monkeypatch.setattr(registry, "entry_points", lambda group: points)
+        registry._found.cache_clear()
+
+    yield replace
+    monkeypatch.undo()
+    registry._found.cache_clear()
+
+
+def test_unknown_methods_get_a_suggestion():
+    with pytest.raises(UsageError, match="unknown method 'tean': did you mean 'teen'"):
+        registry.load_method("tean")
+
+
+def test_a_name_clash_is_an_error(entries):
+    entries(("teen", "a:A"), ("teen", "b:B"))
+    with pytest.raises(FscilError, match="two methods are called 'teen': a:A and b:B"):
+        registry.method_names()
+
+
+def test_a_broken_plugin_is_named(entries):
+    entries(("mine", "no_such_module:Mine"))
+    with pytest.raises(FscilError, match=r"method 'mine' \(no_such_module:Mine\) does not load"):
+        registry.load_method("mine")
+
+
+def test_a_plugin_of_another_kind_is_named(entries):
+    entries(("mine", "pathlib:Path"))
+    with pytest.raises(FscilError, match="not a subclass"):
+        registry.load_method("mine")
+
+
+def test_descriptions_come_from_the_source():
+    found = registry.describe("teen")
+    assert found.summary == "Pull new prototypes towards the base prototypes they resemble."
+    assert "NeurIPS 2023" in found.facts["paper"]
+    assert found.package == "fscil-bench"
+
+
+@pytest.mark.parametrize("name", registry.method_names())
+def test_every_method_says_what_it_is(name):
+    found = registry.describe(name)
+    assert found.summary.endswith(".")
+    assert found.facts["paper"]
