@@ -10,8 +10,9 @@ from fscil_bench.banks import open_bank
 from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.protocols import load_protocol
 from fscil_bench.protocols.draws import Draw, Split, UnresolvedDrawError
+from fscil_bench.records import STANDARD
 from fscil_bench.registry import Configured
-from fscil_bench.results import STANDARD, Result, score
+from fscil_bench.results import Result, score
 from fscil_bench.runner import walk
 
 MANY, FEW = 100, 10  # random draws unless told otherwise: for cheap methods, for costly ones

@@ -76,7 +76,9 @@ class Method:
     batched: ClassVar[bool] = True  # takes a leading batch of draws or episodes
     classwise: ClassVar[bool] = False  # a class's score does not change when classes are added
     costly: ClassVar[bool] = False  # `run` then takes 10 random draws unless told otherwise
+    sampled: ClassVar[bool] = False  # draws random numbers: `check` then allows for other libraries' streams
     defaults: ClassVar[tuple[Default, ...]] = ()
+    variants: ClassVar[tuple[Mapping[str, Any], ...]] = ()  # other settings that deserve a leaderboard row
 
     generator: torch.Generator = field(init=False, repr=False, compare=False)  # set by the runner: all randomness
 

@@ -15,17 +15,15 @@ from safetensors.torch import save_file
 
 from fscil_bench import __version__
 from fscil_bench.backbones.store import Backbone
+from fscil_bench.code import code_sha256
 from fscil_bench.environment import environment
-from fscil_bench.errors import FscilError
-from fscil_bench.files import read_json, sha256_json, write_atomically, write_json
+from fscil_bench.files import sha256_json, write_atomically, write_json
 from fscil_bench.metrics import Metrics, Summary, measure, measure_as_papers, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.protocols.draws import Split
+from fscil_bench.records import SCHEMA, STANDARD
 from fscil_bench.registry import Configured
 from fscil_bench.runner import Walk
-
-SCHEMA = "fscil-bench/record/1"
-STANDARD = "standard"
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,9 @@ class Result:
         return self.walk.draws.index(STANDARD) if STANDARD in self.walk.draws else None
 
     def summaries(self) -> dict[str, Summary]:
-        """Headline numbers over the random draws."""
+        """Headline numbers over the random draws; none without any."""
+        if not self.random:
+            return {}
         return {key: summarise(values[self.random]) for key, values in self.metrics.headline.items()}
 
 
@@ -85,44 +85,64 @@ def record_path(root: Path, configured: Configured, protocol: Protocol, backbone
 
 def as_record(result: Result) -> dict[str, Any]:
     """The record as JSON data."""
-    method, card, protocol = result.configured.method, result.backbone.card, result.split.protocol
     standard = result.standard
     return {
-        "schema": SCHEMA,
-        "kind": "fscil",
-        "method": {
-            "name": result.configured.name,
-            "version": __version__,
-            "settings": result.configured.settings,
-            "origins": result.configured.origins,
-            "exemplars": 0,
-            "privileges": list(method.privileges),
-            "deviations": list(method.deviations),
-        },
-        "protocol": {"name": protocol.name, "sha256": protocol.sha256},
-        "backbone": {
-            "id": result.backbone.id,
-            "bank_sha256": result.split.bank.sha256,
-            "pretraining": card["pretraining"],
-            "overlap": card["pretraining_overlap"],
-            "selection": card["selection"],
-            "augmentation": card["augmentation"],
-        },
+        **_inputs("fscil", result.configured, result.backbone, result.split),
         "standard": _draw_metrics(result, [standard], single=True) if standard is not None else None,
         "draws": {
             "names": [result.walk.draws[i] for i in result.random],
             "metrics": _draw_metrics(result, result.random, single=False),
         },
-        "summary": {key: plain(asdict(summary)) for key, summary in result.summaries().items()}
-        if result.random
-        else {},
+        "summary": {key: plain(asdict(summary)) for key, summary in result.summaries().items()},
         "cost": {"seconds": result.walk.seconds, "trained_parameters": 0, "peak_memory_mib": _peak_memory()},
         "environment": environment(device="cpu"),
     }
 
 
+def failed_record(configured: Configured, backbone: Backbone, split: Split, error: str) -> dict[str, Any]:
+    """The record of a method that did not get through: a row that says so."""
+    return {**_inputs("failed", configured, backbone, split), "error": error, "environment": environment(device="cpu")}
+
+
+def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split) -> dict[str, Any]:
+    """What a record's numbers follow from."""
+    method, card = configured.method, backbone.card
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "method": {
+            "name": configured.name,
+            "version": __version__,
+            "settings": configured.settings,
+            "origins": configured.origins,
+            "exemplars": 0,
+            "privileges": list(method.privileges),
+            "deviations": list(method.deviations),
+            "baseline": method.baseline,
+            "sampled": method.sampled,
+            "costly": method.costly,
+            "code_sha256": code_sha256(method),
+        },
+        "protocol": {"name": split.protocol.name, "sha256": split.protocol.sha256},
+        "backbone": {
+            "id": backbone.id,
+            "bank_sha256": split.bank.sha256,
+            "pretraining": card["pretraining"],
+            "overlap": card["pretraining_overlap"],
+            "selection": card["selection"],
+            "augmentation": card["augmentation"],
+        },
+    }
+
+
 def write_record(path: Path, result: Result) -> None:
-    """Store the record, and the predictions of one draw (standard, else the first) beside it."""
+    """Store the record, and the predictions of one draw beside it."""
+    write_predictions(path, result)
+    write_json(path, as_record(result))
+
+
+def write_predictions(path: Path, result: Result) -> None:
+    """Beside the record at `path`: what was predicted on one draw, the standard one, else the first."""
     position = result.standard if result.standard is not None else 0
     predictions = torch.from_numpy(result.walk.predictions[position].copy())
     metadata = {
@@ -131,17 +151,12 @@ def write_record(path: Path, result: Result) -> None:
         "columns": "test images in the order of protocol class, then id; -1 before their class is seen",
         "bank_sha256": result.split.bank.sha256,
     }
-    beside = path.with_suffix(".predictions.safetensors")
-    write_atomically(beside, lambda temporary: save_file({"predictions": predictions}, temporary, metadata))
-    write_json(path, as_record(result))
+    target = predictions_path(path)
+    write_atomically(target, lambda temporary: save_file({"predictions": predictions}, temporary, metadata))
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """A record of this schema; anything else is refused by name."""
-    record = read_json(path, "record")
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-        raise FscilError(f"{path} is not a record of schema {SCHEMA}")
-    return record
+def predictions_path(record: Path) -> Path:
+    return record.with_suffix(".predictions.safetensors")
 
 
 def plain(value: Any) -> Any:

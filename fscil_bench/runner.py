@@ -32,28 +32,17 @@ class Walk:
 def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None) -> Walk:
     """Base session, then every session of every draw; `advance` is told of each finished draw."""
     protocol = split.protocol
-    features = split.bank.features
-
-    def take(rows: npt.NDArray[np.int64]) -> Tensor:
-        return features[torch.from_numpy(rows)].double()
-
     started = time.perf_counter()
     # Queries come in no order that tells of their classes.
     shuffle = np.random.default_rng(0).permutation(len(split.test_rows))
-    queries = take(split.test_rows[shuffle])
+    queries = _take(split, split.test_rows[shuffle])
     targets = torch.from_numpy(split.targets[split.test_rows[shuffle]])
-    base = Base(take(split.base_rows), torch.from_numpy(split.targets[split.base_rows]), protocol.base, split.bank.head)
-    method.generator = _generator("base")
-    method.fit_base(base)
+    _fit_base(method, split)
     fitted = time.perf_counter()
     predictions = np.empty((len(draws), protocol.sessions + 1, len(queries)), dtype=np.int16)
     for part in _batches(method, len(draws), len(queries), len(protocol.classes)):
         chosen = draws[part]
-        walker = method.fork()
-        walker.generator = _generator(*(draw.name for draw in chosen))
-        rows = np.stack([draw.rows for draw in chosen])
-        support = take(rows if method.batched else rows[0])  # [*, new classes, shot, d]
-        sessions = [Support(s) for s in support.split(protocol.way, dim=-3)]
+        walker, sessions = _fork(method, split, chosen)
         steps = _classwise_steps if method.classwise else _session_steps
         for session, predicted in enumerate(steps(walker, sessions, queries, targets, protocol.seen)):
             predictions[part, session] = predicted.numpy()
@@ -62,6 +51,37 @@ def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[
     ordered[:, :, shuffle] = predictions
     seconds = {"fit_base": fitted - started, "sessions": time.perf_counter() - fitted}
     return Walk(tuple(draw.name for draw in draws), ordered, seconds)
+
+
+def scores_after(
+    method: Method, split: Split, draw: Draw, session: int, places: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """The scores of some test images after a session of one draw: to look at a prediction closely."""
+    _fit_base(method, split)
+    walker, sessions = _fork(method, split, [draw])
+    for support in sessions[:session]:
+        walker.add_session(support)
+    scores = _checked(walker, _take(split, split.test_rows[places]), split.protocol.seen[session])
+    return scores.reshape(len(places), -1).numpy()
+
+
+def _take(split: Split, rows: npt.NDArray[np.int64]) -> Tensor:
+    return split.bank.features[torch.from_numpy(rows)].double()
+
+
+def _fit_base(method: Method, split: Split) -> None:
+    labels = torch.from_numpy(split.targets[split.base_rows])
+    method.generator = _generator("base")
+    method.fit_base(Base(_take(split, split.base_rows), labels, split.protocol.base, split.bank.head))
+
+
+def _fork(method: Method, split: Split, draws: Sequence[Draw]) -> tuple[Method, list[Support]]:
+    """A copy of the fitted method for these draws, and what each session brings it."""
+    walker = method.fork()
+    walker.generator = _generator(*(draw.name for draw in draws))
+    rows = np.stack([draw.rows for draw in draws])
+    support = _take(split, rows if method.batched else rows[0])  # [*, new classes, shot, d]
+    return walker, [Support(s) for s in support.split(split.protocol.way, dim=-3)]
 
 
 def _batches(method: Method, draws: int, queries: int, classes: int) -> Iterator[slice]:

@@ -42,6 +42,7 @@ def check_method(name: str, dataset: str = "cifar100") -> None:
     """Raise AssertionError where the method called `name` breaks the contract."""
     data = toy()
     batched = configure(name, dataset).method.batched
+    assert not (batched and configure(name, dataset).method.sampled), "a method that samples takes one draw at a time"
     draws = range(len(data.sessions[0].features))
     one_by_one = torch.stack([_scores(name, dataset, data, draw) for draw in draws])
     n_classes = BASE_CLASSES + WAY * SESSIONS

@@ -1,1 +1,1 @@
-"""Records of the shipped results (records/)."""
+"""The leaderboard: records/ holds what was measured, the tables beside it are generated from that."""

@@ -19,6 +19,7 @@ class TEEN(PrototypeMethod):
 
     paper = "Wang et al., Few-Shot Class-Incremental Learning via Training-Free Prototype Calibration, NeurIPS 2023"
     baseline = "protonet"
+    variants = ({"variant": "paper"},)
     defaults = (
         Default({"dataset": "cifar100"}, {"shift_weight": 0.1}, origin="code"),
         Default({"variant": "paper"}, {"shift_weight": 0.5, "tau": 16.0}, origin="paper"),

@@ -12,7 +12,10 @@ from fscil_bench.errors import FscilError, unknown_name
 
 COMMANDS = {
     "backbone": "fscil_bench.cli.backbone:backbone",
+    "check": "fscil_bench.cli.check:check",
+    "compare": "fscil_bench.cli.compare:compare",
     "data": "fscil_bench.cli.data:data",
+    "leaderboard": "fscil_bench.cli.leaderboard:leaderboard",
     "ls": "fscil_bench.cli.ls:ls",
     "run": "fscil_bench.cli.run:run",
 }
@@ -46,6 +49,7 @@ def main(debug: bool) -> None:
     \b
     First steps:
       fscil-bench run --method teen --dataset cifar100
+      fscil-bench compare --dataset cifar100
       fscil-bench ls methods
     """
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from fscil_bench.cli.render import number
+from fscil_bench.markdown import number
 from fscil_bench.settings import split_assignments
 
 ROOT = click.option(

@@ -4,8 +4,9 @@ import json
 
 import click
 
-from fscil_bench.cli.render import number, show_table
+from fscil_bench.cli.render import show_table
 from fscil_bench.datasets import DATASETS
+from fscil_bench.markdown import number
 from fscil_bench.protocols import load_protocol, protocol_names
 from fscil_bench.registry import describe, method_names
 

@@ -5,17 +5,19 @@ from collections.abc import Mapping
 import click
 import numpy as np
 
-from fscil_bench.cli.render import number, show_table
+from fscil_bench.cli.render import show_table
+from fscil_bench.markdown import interval, number
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, Summary
 from fscil_bench.published import PublishedRow, published_row
-from fscil_bench.results import STANDARD, Result
+from fscil_bench.records import STANDARD
+from fscil_bench.results import Result
 
 
 def show_result(result: Result, baseline: str | None, differences: Mapping[str, Summary]) -> None:
     name, protocol = result.configured.name, result.split.protocol
     changed = "".join(f" {key}={value}" for key, value in result.configured.changed.items())
     title = f"{name}{changed} on {protocol.name}"
-    published = published_row(name, protocol.name)
+    published, remark = published_row(name, protocol.name) or (None, "")
     show_table(
         f"{title}, by session",
         ["", *(str(t) for t in range(protocol.sessions + 1))],
@@ -27,7 +29,7 @@ def show_result(result: Result, baseline: str | None, differences: Mapping[str, 
     if result.random:
         click.echo("Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone.")
     if published:
-        _show_caveats(result, published)
+        _show_caveats(result, published, remark)
     session0 = result.backbone.card["session0"][protocol.dataset]["learned_head"]
     click.echo(f"Backbone: {result.backbone.id}; its learned head scores {number(session0)} in session 0 (not in PD)")
     click.echo(
@@ -67,33 +69,27 @@ def _headline(
     columns += ["standard draw"] if result.standard is not None else []
     columns += [f"mean of {len(result.random)} draws", "95 % interval", "sd"] if result.random else []
     columns += [f"minus {baseline}, paired", "95 % interval"] if differences else []
-    summaries = result.summaries() if result.random else {}
+    summaries = result.summaries()
     rows = []
     for key, title in HEADLINE.items():
         row = [title]
         if result.standard is not None:
             row.append(number(result.metrics.headline[key][result.standard]))
         if key in summaries:
-            row += [number(summaries[key].mean), _interval(summaries[key]), number(summaries[key].sd)]
+            row += [number(summaries[key].mean), interval(summaries[key]), number(summaries[key].sd)]
         if key in differences:
-            row += [number(differences[key].mean, signed=True), _interval(differences[key], signed=True)]
+            row += [number(differences[key].mean, signed=True), interval(differences[key], signed=True)]
         rows.append(row)
     return columns, rows
 
 
-def _show_caveats(result: Result, published: PublishedRow) -> None:
+def _show_caveats(result: Result, published: PublishedRow, remark: str) -> None:
     other_draw = "; another draw" if result.standard is None else ""
-    click.echo(f"Published row {published.title}: {published.source}; {published.note}{other_draw}")
+    click.echo(f"Published row {published.title}: {published.source}; {remark}{other_draw}")
     for key, title in SHORT.items():
         for session, cell in published.cells.get(key, {}).items():
             if cell.doubt:
                 click.echo(f"  ? {title}, session {session}: {cell.doubt}")
-
-
-def _interval(summary: Summary, *, signed: bool = False) -> str:
-    if summary.n < 2:
-        return "–"
-    return f"{number(summary.low, signed=signed)} to {number(summary.high, signed=signed)}"
 
 
 def _settings(result: Result) -> list[tuple[str, object]]:

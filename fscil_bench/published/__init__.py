@@ -1,14 +1,16 @@
 """Numbers from the literature, digits as printed; cells known to be wrong carry the reason in `doubt`.
 
-teen_paper.csv holds every cell of the TEEN paper's tables; names.json says which row a method here answers to.
+teen_paper.csv holds every cell of the TEEN paper's tables, elsewhere.csv what other repositories state; names.json says
+which of those rows a method here answers to.
 """
 
 import csv
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from importlib import resources
 
-SOURCES = {"teen_paper.csv": "TEEN paper (NeurIPS 2023)"}
+FILES = ("teen_paper.csv", "elsewhere.csv")
 
 
 @dataclass(frozen=True)
@@ -16,31 +18,38 @@ class Cell:
     """One printed number."""
 
     value: float
-    doubt: str  # why it cannot be right, or ""
+    doubt: str  # why it cannot be right or be compared, or ""
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """What the literature prints for a method on a dataset: metric -> session -> number."""
+    """What the literature prints for a method on a dataset."""
 
     title: str
-    note: str
+    dataset: str
     source: str
-    cells: dict[str, dict[str, Cell]]
+    cells: dict[str, dict[str, Cell]] = field(default_factory=dict)  # metric -> session -> number
 
 
-def published_row(method: str, dataset: str) -> PublishedRow | None:
-    """The row that the method called `method` answers to, if the literature has one."""
+@cache
+def published_rows(dataset: str) -> list[PublishedRow]:
+    """Every row of the literature on a dataset, in the order of the files."""
     folder = resources.files("fscil_bench.published")
-    names = json.loads((folder / "names.json").read_text())
-    if method not in names:
-        return None
-    wanted = names[method]["row"]
-    for file, source in SOURCES.items():
-        cells: dict[str, dict[str, Cell]] = {}
+    rows: dict[str, PublishedRow] = {}
+    for file in FILES:
         for line in csv.DictReader((folder / file).read_text().splitlines()):
-            if line["method"] == wanted and line["dataset"] == dataset:
-                cells.setdefault(line["metric"], {})[line["session"]] = Cell(float(line["value"]), line["doubt"])
-        if cells:
-            return PublishedRow(wanted, names[method]["note"], source, cells)
+            if line["dataset"] == dataset:
+                source = line["source"].split(", table")[0]
+                row = rows.setdefault(line["method"], PublishedRow(line["method"], dataset, source))
+                cell = Cell(float(line["value"]), line["doubt"])
+                row.cells.setdefault(line["metric"], {})[line["session"]] = cell
+    return list(rows.values())
+
+
+def published_row(method: str, dataset: str) -> tuple[PublishedRow, str] | None:
+    """The row that the method called `method` answers to, if the literature has one, and how far it is the same."""
+    names = json.loads((resources.files("fscil_bench.published") / "names.json").read_text())
+    for row in published_rows(dataset):
+        if method in names and row.title == names[method]["row"]:
+            return row, names[method]["note"]
     return None

@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from fscil_bench.backbones.store import bank_name
 from fscil_bench.files import exclusive
-from fscil_bench.results import read_record
+from fscil_bench.records import read_record
 
 FOLDER = Path("runs/cifar100/toy")
 RECORD = FOLDER / "teen.fscil.json"

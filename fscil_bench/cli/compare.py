@@ -1,0 +1,72 @@
+"""`fscil-bench compare`: methods side by side."""
+
+import json
+from pathlib import Path
+
+import click
+
+from fscil_bench.progress import counter, note
+from fscil_bench.protocols import load_protocol
+from fscil_bench.registry import method_names, require_method
+
+METRICS = ("avg_acc", "hmean", "new_acc", "base_acc", "pd", "mean_acc")
+
+
+@click.command()
+@click.argument("methods", nargs=-1, metavar="[METHOD]...")
+@click.option("--dataset", default="cifar100", show_default=True, help="A dataset's name.")
+@click.option("--backbone", help="Only rows of this backbone (an id or a folder). [default: the dataset's]")
+@click.option("--baseline", help="The row that differences are taken from. [default: what most rows build on]")
+@click.option("--sort", type=click.Choice(METRICS), default="hmean", show_default=True, help="What ranks the rows.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Your own records."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def compare(
+    methods: tuple[str, ...],
+    dataset: str,
+    backbone: str | None,
+    baseline: str | None,
+    sort: str,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Show methods side by side on one dataset and backbone, with paired differences over the same draws.
+
+    Reads the records that come with fscil-bench and your own under ./runs. A METHOD without a record is measured first
+    and recorded under --out; without any METHOD, every method that is not costly is shown, and every recorded one.
+
+    \b
+    Examples:
+      fscil-bench compare --dataset cifar100
+      fscil-bench compare teen simteen --dataset cifar100 --sort new_acc
+    """
+    for name in filter(None, (*methods, baseline)):
+        require_method(name)
+    protocol = load_protocol(dataset)
+
+    from fscil_bench.backbones.store import find_backbone
+    from fscil_bench.leaderboard.comparison import Comparison, missing_tasks, rows_for
+
+    found = find_backbone(backbone or protocol.default_backbone)
+    wanted = tuple(dict.fromkeys([*methods, *([baseline] if baseline else [])])) if methods else ()
+    rows, problems = rows_for(dataset, found, wanted, out)
+    tasks = missing_tasks(rows, wanted or tuple(method_names()), found, named=bool(methods))
+    if tasks:
+        from fscil_bench.files import require_writable
+        from fscil_bench.leaderboard.measuring import measure_rows
+
+        require_writable(out, "--out")
+        with counter("measuring", len(tasks)) as advance:
+            measure_rows(tasks, out, lambda task, outcome: advance(1))
+        rows, problems = rows_for(dataset, found, wanted, out)
+    for problem in problems:
+        note(f"Left out: {problem}")
+    comparison = Comparison.of(rows, baseline, sort)
+    if as_json:
+        click.echo(json.dumps(comparison.as_data()))
+        return
+
+    from fscil_bench.cli.show_comparison import show_comparison
+
+    show_comparison(comparison, protocol, found)

@@ -1,0 +1,72 @@
+"""`fscil-bench leaderboard`: measure rows and write tables."""
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from fscil_bench.errors import FscilError
+from fscil_bench.progress import counter, note
+from fscil_bench.registry import method_names, require_method
+
+
+@click.group()
+def leaderboard() -> None:
+    """Measure the rows of a leaderboard and write its tables."""
+
+
+@leaderboard.command()
+@click.option("--method", "methods", multiple=True, help="Only this method. Repeatable. [default: all]")
+@click.option(
+    "--backbone", "names", multiple=True, help="Only this backbone (id or folder). Repeatable. [default: shipped ones]"
+)
+@click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("leaderboards"),
+    show_default=True,
+    help="The leaderboard's folder.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes. [default: one a core]")
+@click.option("--tables-only", is_flag=True, help="Write the tables from the records that are there; measure nothing.")
+def update(
+    methods: tuple[str, ...], names: tuple[str, ...], root: Path, workers: int | None, tables_only: bool
+) -> None:
+    """Measure every row that runs from a feature bank; rewrite records whose inputs or numbers changed, and tables.
+
+    A row is a method with its defaults, or with settings that it declares to deserve a row. Methods that fail become
+    rows that say so.
+    """
+    for name in methods:
+        require_method(name)
+
+    from fscil_bench.backbones.store import find_backbone, list_backbones
+    from fscil_bench.files import exclusive, require_writable
+    from fscil_bench.leaderboard.measuring import measure_rows, tasks_for
+    from fscil_bench.leaderboard.rows import load_rows
+    from fscil_bench.leaderboard.tables import write_tables
+
+    require_writable(root, "--root")
+    outcomes: Counter[str] = Counter()
+    with exclusive(root / ".lock", "updating this leaderboard"):
+        if not tables_only:
+            shipped = [backbone for backbone in list_backbones() if backbone.shipped]
+            backbones = [find_backbone(name) for name in names] or shipped
+            tasks = tasks_for(methods or method_names(), backbones)
+            with counter("measuring rows", len(tasks)) as advance:
+
+                def done(task: object, outcome: str) -> None:
+                    outcomes[outcome.partition(":")[0]] += 1
+                    if outcome != "unchanged":
+                        note(f"{task}: {outcome}")
+                    advance(1)
+
+                measure_rows(tasks, root / "records", done, workers)
+        loaded = load_rows([(root / "records", False)])
+        write_tables(root, loaded.rows)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) or "nothing measured"
+    click.echo(f"{counts}; {len(loaded.rows)} rows in the tables of {root}")
+    for problem in loaded.problems:
+        click.echo(f"left out: {problem}")
+    if loaded.problems or outcomes["failed"]:
+        raise FscilError(f"{len(loaded.problems)} records left out, {outcomes['failed']} methods failed, named above")

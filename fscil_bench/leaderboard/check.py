@@ -1,0 +1,154 @@
+"""Does the code still give the numbers on record? Every moved number is named, with the input that changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+
+from fscil_bench.errors import FscilError
+from fscil_bench.evaluate import Arena
+from fscil_bench.leaderboard.rows import Row
+from fscil_bench.protocols.draws import Draw
+from fscil_bench.records import STANDARD
+from fscil_bench.registry import Configured, configure
+from fscil_bench.results import Result, as_record, predictions_path
+from fscil_bench.runner import scores_after
+
+EXACT, SAMPLED = 0.005, 0.05  # points a number may move: closed forms, methods that draw random numbers
+TIE = 1e-9
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A number that is not what the record says."""
+
+    metric: str
+    draw: str
+    session: int
+    expected: float | None
+    got: float | None
+
+    @property
+    def difference(self) -> float:
+        return (np.nan if self.got is None else self.got) - (np.nan if self.expected is None else self.expected)
+
+
+@dataclass
+class Verdict:
+    """What checking a row found."""
+
+    row: Row
+    moved: list[Moved] = field(default_factory=list)  # the worst of each metric
+    problems: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)  # inputs that are not those of the record
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.moved or self.problems)
+
+
+def check_row(row: Row, *, quick: bool = False) -> Verdict:
+    """Measure a recorded row anew, all its draws or just one, and compare."""
+    verdict = Verdict(row)
+    if row.failed:
+        verdict.problems.append(f"the record says that the method failed: {row.failed}")
+        return verdict
+    try:
+        given = {key: str(value) for key, value in row.user_settings.items()}
+        arena = Arena(row.protocol, row.backbone)
+        configured = configure(row.method, row.protocol, given)
+        draws = _draws(arena, row, quick=quick)
+        result = arena.run(configured, draws)
+    except FscilError as error:
+        verdict.problems.append(str(error))
+        return verdict
+    new = as_record(result)
+    tolerance = SAMPLED if configured.method.sampled else EXACT
+    verdict.changed = _changed_inputs(row.record, new)
+    verdict.moved = _moved(row.record, new, tolerance)
+    verdict.problems += _other_predictions(row.path, result, arena, configured, draws)
+    return verdict
+
+
+def _draws(arena: Arena, row: Row, *, quick: bool) -> list[Draw]:
+    names = ([STANDARD] if row.record["standard"] is not None else []) + row.draws
+    draws, _ = arena.draws(names[:1] if quick else names, None, costly=False)
+    return draws
+
+
+def _changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    changed = []
+    before, after = old["method"]["settings"], new["method"]["settings"]
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key):
+            changed.append(f"setting {key}: {before.get(key)} -> {after.get(key)}")
+    for name, one, other in (
+        ("bank", old["backbone"]["bank_sha256"], new["backbone"]["bank_sha256"]),
+        ("protocol", old["protocol"]["sha256"], new["protocol"]["sha256"]),
+        ("code", old["method"]["code_sha256"], new["method"]["code_sha256"]),
+    ):
+        if one != other:
+            changed.append(name)
+    return changed
+
+
+def _moved(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[Moved]:
+    """Of each metric the number that moved most, if one moved by more than the tolerance."""
+    worst: dict[str, Moved] = {}
+    pairs = [(name, _of_draw(old, name), _of_draw(new, name)) for name in new["draws"]["names"]]
+    if new["standard"] is not None:
+        pairs.append((STANDARD, old["standard"]["by_session"], new["standard"]["by_session"]))
+    for draw, before, after in pairs:
+        for metric in after:
+            for session, (expected, got) in enumerate(zip(before[metric], after[metric], strict=True)):
+                move = Moved(metric, draw, session, expected, got)
+                if expected is None and got is None:
+                    continue
+                if not abs(move.difference) <= tolerance and (
+                    metric not in worst or abs(move.difference) > abs(worst[metric].difference)
+                ):
+                    worst[metric] = move
+    return list(worst.values())
+
+
+def _of_draw(record: dict[str, Any], name: str) -> dict[str, list[float | None]]:
+    place = record["draws"]["names"].index(name)
+    return {metric: values[place] for metric, values in record["draws"]["metrics"]["by_session"].items()}
+
+
+def _other_predictions(
+    record: Path, result: Result, arena: Arena, configured: Configured, draws: Sequence[Draw]
+) -> list[str]:
+    """Stored predictions that are no longer made, ties aside."""
+    path = predictions_path(record)
+    try:
+        with safe_open(path, framework="np") as file:
+            draw, stored = file.metadata()["draw"], file.get_tensor("predictions")
+    except (OSError, SafetensorError, KeyError, TypeError) as error:
+        return [f"predictions {path.name} cannot be read ({error})"]
+    if draw not in result.walk.draws:
+        return [f"predictions {path.name} are of draw {draw}, which the record does not hold"]
+    position = result.walk.draws.index(draw)
+    now = result.walk.predictions[position]
+    if stored.shape != now.shape:
+        return [f"predictions {path.name} have shape {list(stored.shape)}, expected {list(now.shape)}"]
+    other = 0
+    for session in np.flatnonzero((stored != now).any(axis=1)):
+        places = np.flatnonzero(stored[session] != now[session])
+        scores = scores_after(configured.method, arena.split, draws[position], int(session), places)
+        other += int((~_tied(scores, stored[session][places], now[session][places])).sum())
+    return [f"{other} predictions of draw {draw} differ from those stored"] if other else []
+
+
+def _tied(
+    scores: npt.NDArray[np.float64], one: npt.NDArray[np.int16], other: npt.NDArray[np.int16]
+) -> npt.NDArray[np.bool_]:
+    rows = np.arange(len(scores))
+    inside = (one >= 0) & (one < scores.shape[1]) & (other >= 0)
+    a = scores[rows, np.clip(one, 0, scores.shape[1] - 1)]
+    b = scores[rows, np.clip(other, 0, scores.shape[1] - 1)]
+    return np.asarray(inside & (np.abs(a - b) <= TIE * np.maximum(1, np.abs(a))))

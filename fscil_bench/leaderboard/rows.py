@@ -1,0 +1,137 @@
+"""Rows of a leaderboard, read from records. A record that does not fit is named and left out, never mixed in."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fscil_bench.backbones.store import bank_name, list_backbones
+from fscil_bench.errors import FscilError
+from fscil_bench.protocols import load_protocol
+from fscil_bench.records import read_record
+
+Values = npt.NDArray[np.float64]
+FULL, FULL_COSTLY = 100, 10  # random draws of a complete row
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method with its settings, on one protocol and one bank."""
+
+    path: Path
+    record: dict[str, Any] = field(repr=False)
+    own: bool = False  # the user's, not the leaderboard's
+
+    @property
+    def method(self) -> str:
+        return str(self.record["method"]["name"])
+
+    @property
+    def user_settings(self) -> dict[str, Any]:
+        """The settings that were not left at their defaults."""
+        method = self.record["method"]
+        return {key: value for key, value in method["settings"].items() if method["origins"][key] == "user"}
+
+    @property
+    def label(self) -> str:
+        return " ".join([self.method, *(f"{key}={value}" for key, value in self.user_settings.items())])
+
+    @property
+    def protocol(self) -> str:
+        return str(self.record["protocol"]["name"])
+
+    @property
+    def backbone(self) -> str:
+        return str(self.record["backbone"]["id"])
+
+    @property
+    def bank(self) -> str:
+        return str(self.record["backbone"]["bank_sha256"])
+
+    @property
+    def failed(self) -> str | None:
+        """Why the method did not get through, if it did not."""
+        return str(self.record["error"]) if self.record["kind"] == "failed" else None
+
+    @property
+    def draws(self) -> list[str]:
+        return [] if self.failed else list(self.record["draws"]["names"])
+
+    @property
+    def complete(self) -> bool:
+        wanted = FULL_COSTLY if self.record["method"]["costly"] else FULL
+        return len(self.draws) >= wanted
+
+    @property
+    def seen_new_classes(self) -> bool:
+        """Whether the backbone's pretraining has, or may have, seen new classes or test images."""
+        return str(self.record["backbone"]["overlap"]["kind"]) != "none"
+
+    def headline(self, metric: str) -> Values:
+        """One number for each random draw."""
+        return _array(self.record["draws"]["metrics"]["headline"][metric])
+
+    def by_session(self, metric: str) -> Values:
+        """[draws, sessions]; NaN where not defined."""
+        return _array(self.record["draws"]["metrics"]["by_session"][metric])
+
+    def standard(self, metric: str) -> float | None:
+        """The last session's number on the standard draw, if it was measured."""
+        standard = None if self.failed else self.record["standard"]
+        return None if standard is None else standard["headline"][metric]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    rows: list[Row]
+    problems: list[str]  # one line for each record left out
+
+
+def shipped_root() -> Path:
+    """The leaderboard that comes with the package."""
+    return Path(str(resources.files("fscil_bench_leaderboards")))
+
+
+def load_rows(roots: Iterable[tuple[Path, bool]]) -> Loaded:
+    """All rows under some roots, each with whether it is the user's own; an own copy of a known row is dropped."""
+    banks = {backbone.id: backbone.card["files"] for backbone in list_backbones()}
+    rows: dict[str, Row] = {}
+    problems = []
+    for root, own in roots:
+        for path in sorted([*root.glob("*/*/*.fscil.json"), *root.glob("*/*/*.failed.json")]):
+            try:
+                row = Row(path, read_record(path), own)
+                _require_current(row, banks)
+            except FscilError as error:
+                problems.append(str(error))
+                continue
+            rows.setdefault(_identity(row), row)
+    return Loaded(list(rows.values()), problems)
+
+
+def _require_current(row: Row, banks: dict[str, dict[str, str]]) -> None:
+    """Refuse a record of another split, or of another bank under an installed backbone's name."""
+    protocol = load_protocol(row.protocol)
+    if row.record["protocol"]["sha256"] != protocol.sha256:
+        raise FscilError(f"{row.path} was measured on another {row.protocol} split (checksum differs): measure it anew")
+    bank = banks.get(row.backbone, {}).get(bank_name(protocol.dataset))
+    if bank is not None and bank != row.bank:
+        raise FscilError(
+            f"{row.path} was measured on another bank of {row.backbone} (checksum differs): measure it anew"
+        )
+
+
+def _identity(row: Row) -> str:
+    """What makes two records the same row: everything but who measured it and when."""
+    numbers = row.failed or [row.headline(metric).tolist() for metric in ("avg_acc", "hmean")]
+    return repr((row.method, sorted(row.record["method"]["settings"].items()), row.protocol, row.bank, numbers))
+
+
+def _array(values: list[Any]) -> Values:
+    return np.array(
+        [[np.nan if v is None else v for v in line] if isinstance(line, list) else line for line in values], float
+    )

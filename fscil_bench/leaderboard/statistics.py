@@ -1,0 +1,62 @@
+"""Comparisons between rows: paired over the same draws of the same bank, or not at all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fscil_bench.leaderboard.rows import Row
+from fscil_bench.metrics import Summary, summarise
+
+COMPARED = ("avg_acc", "hmean", "new_acc", "base_acc")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Row minus baseline over common draws; `p` is Wilcoxon's signed-rank test, None before correction is asked for."""
+
+    summary: Summary
+    p: float
+
+
+def difference(row: Row, baseline: Row, metric: str) -> Difference | None:
+    """Paired difference of a headline number, or None where the rows cannot be paired."""
+    if row.failed or baseline.failed or row.bank != baseline.bank or row.protocol != baseline.protocol:
+        return None
+    place = {name: i for i, name in enumerate(baseline.draws)}
+    common = [(i, place[name]) for i, name in enumerate(row.draws) if name in place]
+    if len(common) < 2:
+        return None
+    ours, theirs = (list(indices) for indices in zip(*common, strict=True))
+    gaps = row.headline(metric)[ours] - baseline.headline(metric)[theirs]
+    return Difference(summarise(gaps), _wilcoxon(gaps))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: what each p-value is worth among all of them."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, i in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = highest
+    return adjusted
+
+
+def percentile(value: float, among: np.ndarray) -> float:
+    """Share of random draws that score at most `value`, ties counted half, in percent."""
+    return float(100 * (np.mean(among < value) + np.mean(among == value) / 2))
+
+
+def common_baseline(rows: Sequence[Row]) -> str | None:
+    """The method that most of the rows say they build on."""
+    named = [row.record["method"]["baseline"] for row in rows if row.record["method"]["baseline"]]
+    return max(sorted(set(named)), key=named.count) if named else None
+
+
+def _wilcoxon(gaps: np.ndarray) -> float:
+    if not gaps.any():
+        return 1.0
+    from scipy.stats import wilcoxon
+
+    return float(wilcoxon(gaps).pvalue)

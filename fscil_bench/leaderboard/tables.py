@@ -1,0 +1,249 @@
+"""The tables of a leaderboard, as text: Markdown to read, CSV and JSON to compute with. Pure functions of the records.
+
+Costs go into files of their own, because times differ from machine to machine.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fscil_bench.files import write_bytes
+from fscil_bench.leaderboard.rows import Row
+from fscil_bench.leaderboard.statistics import COMPARED, common_baseline, difference, holm
+from fscil_bench.markdown import interval, number, table
+from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, summarise
+from fscil_bench.protocols import Protocol, load_protocol
+from fscil_bench.published import PublishedRow, published_rows
+
+FSL = ("5w1s", "5w5s")
+MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
+
+
+def render_tables(rows: Sequence[Row]) -> dict[str, str]:
+    """File name -> content, for every protocol that has rows, and the costs of all."""
+    files: dict[str, str] = {}
+    for name in sorted({row.protocol for row in rows}):
+        of_protocol = ranked([row for row in rows if row.protocol == name])
+        files[f"{name}.md"] = _markdown(load_protocol(name), of_protocol)
+        files[f"{name}.csv"] = _csv([_flat(row) for row in of_protocol])
+        files[f"{name}.json"] = json.dumps([_nested(row) for row in of_protocol], indent=1, allow_nan=False) + "\n"
+    files["costs.csv"] = _csv([_cost(row) for row in sorted(rows, key=_key) if not row.failed])
+    return files
+
+
+def write_tables(root: Path, rows: Sequence[Row]) -> None:
+    for name, text in render_tables(rows).items():
+        if not (root / name).is_file() or (root / name).read_text() != text:
+            write_bytes(root / name, text.encode())
+
+
+def stale_tables(root: Path, rows: Sequence[Row]) -> list[str]:
+    """The table files under `root` that are not what the records give."""
+    wanted = render_tables(rows)
+    there = {path.name: path.read_text() for kind in ("md", "csv", "json") for path in root.glob(f"*.{kind}")}
+    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+
+
+def ranked(rows: Sequence[Row], metric: str = "hmean") -> list[Row]:
+    """Best first; rows that failed or lack draws last; rows whose pretraining has seen new classes after the others."""
+    lower_is_better = metric == "pd"
+
+    def key(row: Row) -> tuple[Any, ...]:
+        mean = 0.0 if row.failed or not row.draws else float(np.mean(row.headline(metric)))
+        return (row.seen_new_classes, bool(row.failed), not row.complete, mean if lower_is_better else -mean, _key(row))
+
+    return sorted(rows, key=key)
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return (row.protocol, row.backbone, row.label, str(row.own))
+
+
+def _markdown(protocol: Protocol, rows: Sequence[Row]) -> str:
+    parts = [f"# {protocol.title}", MADE]
+    for seen in (False, True):
+        group = [row for row in rows if row.seen_new_classes == seen]
+        if seen and group:
+            parts.append("# Ranked apart: backbones whose pretraining has seen new classes or test images")
+        for backbone in dict.fromkeys(row.backbone for row in group):
+            parts += _backbone_section(protocol, [row for row in group if row.backbone == backbone])
+    parts += _published_section(protocol)
+    parts += ["## What the words mean", "\n".join(f"- {line}" for line in (*DEFINITIONS.values(), PD_DEFINITION))]
+    parts.append(
+        "- Intervals are 95 % Student-t intervals of the mean over random draws of the support images; sd is over "
+        "draws. They and the tests are conditional on one backbone.\n"
+        "- 5w1s, 5w5s: few-shot accuracy over episodes; empty until measured.\n"
+        "- Incomplete rows have fewer random draws than a full row (100, or 10 for costly methods)."
+    )
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _backbone_section(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
+    facts = rows[0].record["backbone"]
+    overlap = facts["overlap"]
+    selection = facts["selection"]["rule"] + (" (leaky)" if facts["selection"]["leaky"] else "")
+    about = [
+        f"pretraining: {facts['pretraining']}; overlap with new classes: {overlap['kind']}",
+        f"epoch selected by: {selection}; augmentation: {', '.join(facts['augmentation']) or 'none'}",
+        f"bank sha256: {facts['bank_sha256']}",
+    ]
+    measured = [row for row in rows if not row.failed and row.draws]
+    parts = [f"## Backbone {rows[0].backbone}", "\n".join(f"- {line}" for line in about)]
+    parts += ["### Last session: mean over random draws, ± half of its 95 % interval", _headline_table(rows)]
+    if any(row.record["standard"] for row in measured):
+        parts += ["### Last session: the standard draw", _standard_table(measured)]
+    baseline = next((row for row in measured if row.label == common_baseline(measured)), None)
+    if baseline is not None and len(measured) > 1:
+        parts += [f"### Paired differences from {baseline.label}, same draws", _difference_table(measured, baseline)]
+    for metric, title in SHORT.items():
+        parts += [f"### {title} by session, mean over random draws", _session_table(protocol, measured, metric)]
+    return parts
+
+
+def _headline_table(rows: Sequence[Row]) -> str:
+    columns = ["method", "privileges", "exemplars", *HEADLINE.values(), *FSL, "draws"]
+    lines = []
+    for row in rows:
+        method = row.record["method"]
+        privileges = ", ".join(method["privileges"]) or "none"
+        if row.failed:
+            lines.append([f"{row.label} (failed: {row.failed})", privileges, str(method["exemplars"])] + ["–"] * 9)
+            continue
+        mark = "" if row.complete else " (incomplete)"
+        cells = []
+        for metric in HEADLINE:
+            summary = summarise(row.headline(metric)) if row.draws else None
+            half = None if summary is None else summary.high - summary.mean
+            cells.append("–" if summary is None else f"{number(summary.mean)} ± {number(half)}")
+        lines.append([row.label + mark, privileges, str(method["exemplars"]), *cells, "", "", str(len(row.draws))])
+    return table(columns, lines, left=2)
+
+
+def _standard_table(rows: Sequence[Row]) -> str:
+    lines = [[row.label, *(number(row.standard(metric)) for metric in HEADLINE)] for row in rows]
+    return table(["method", *HEADLINE.values()], lines)
+
+
+def _difference_table(rows: Sequence[Row], baseline: Row) -> str:
+    found = [
+        (row, metric, difference(row, baseline, metric)) for row in rows if row is not baseline for metric in COMPARED
+    ]
+    adjusted = iter(holm([d.p for _, _, d in found if d is not None]))
+    cells: dict[str, list[str]] = {}
+    for row, _, gap in found:
+        texts = ["–", "–"]
+        if gap is not None:
+            mean = number(gap.summary.mean, signed=True)
+            texts = [f"{mean} ({interval(gap.summary, signed=True)})", f"{next(adjusted):.1g}"]
+        cells.setdefault(row.label, []).extend(texts)
+    columns = ["method", *(text for metric in COMPARED for text in (f"Δ {SHORT[metric]} (95 %)", "p, Holm"))]
+    return table(columns, [[label, *texts] for label, texts in cells.items()])
+
+
+def _session_table(protocol: Protocol, rows: Sequence[Row], metric: str) -> str:
+    lines = [[row.label, *(number(v) for v in row.by_session(metric).mean(axis=0))] for row in rows]
+    return table(["method", *(str(t) for t in range(protocol.sessions + 1))], lines)
+
+
+def _published_section(protocol: Protocol) -> list[str]:
+    """AvgAcc by session and last-session numbers as the literature prints them, doubts as footnotes."""
+    notes: list[str] = []
+
+    def cell(row: PublishedRow, metric: str, session: str) -> str:
+        found = row.cells.get(metric, {}).get(session)
+        if found is None:
+            return "–"
+        if not found.doubt:
+            return number(found.value)
+        if found.doubt not in notes:
+            notes.append(found.doubt)
+        return f"{number(found.value)} [{notes.index(found.doubt) + 1}]"
+
+    sessions = [str(t) for t in range(protocol.sessions + 1)]
+    columns = ["row", "source", *(f"AvgAcc {t}" for t in sessions), "HMean", "NAcc", "PD", *FSL]
+    lines = []
+    for row in published_rows(protocol.name):
+        last = [cell(row, "hmean", sessions[-1]), cell(row, "new_acc", sessions[-1]), cell(row, "pd", "first-last")]
+        episodes = [cell(row, f"fsl_{kind}", "fsl") for kind in FSL]
+        values = [*(cell(row, "avg_acc", t) for t in sessions), *last, *episodes]
+        if any(value != "–" for value in values):
+            lines.append([row.title, row.source, *values])
+    remark = (
+        "Other backbones, training and one fixed draw: not comparable with the rows above digit by digit. Session 0 is "
+        "mostly the better of two classifiers, epochs are mostly selected on test data, few-shot columns use another "
+        "class split."
+    )
+    text = [f"[{i}] {note}" for i, note in enumerate(notes, 1)]
+    return ["## Published rows", remark, table(columns, lines, left=2), "\n".join(f"- {line}" for line in text)]
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    """One line of CSV."""
+    method, backbone = row.record["method"], row.record["backbone"]
+    line: dict[str, Any] = {
+        "dataset": row.protocol,
+        "backbone": row.backbone,
+        "method": row.method,
+        "settings": json.dumps(method["settings"], sort_keys=True),
+        "status": "failed" if row.failed else "complete" if row.complete else "incomplete",
+        "draws": len(row.draws),
+        "pretraining": backbone["pretraining"],
+        "overlap": backbone["overlap"]["kind"],
+        "selection": backbone["selection"]["rule"],
+        "exemplars": method["exemplars"],
+        "privileges": " ".join(method["privileges"]),
+    }
+    for metric in HEADLINE:
+        summary = summarise(row.headline(metric)) if row.draws else None
+        for part in ("mean", "sd", "low", "high"):
+            line[f"{metric}_{part}"] = "" if summary is None else _blank(getattr(summary, part))
+        line[f"{metric}_standard"] = _blank(row.standard(metric))
+    line |= dict.fromkeys(FSL, "")
+    for t in range(load_protocol(row.protocol).sessions + 1):
+        line[f"avg_acc_session_{t}"] = float(row.by_session("avg_acc")[:, t].mean()) if row.draws else ""
+    return line
+
+
+def _nested(row: Row) -> dict[str, Any]:
+    """The record without its single draws: what most readers want."""
+    kept = {key: value for key, value in row.record.items() if key not in ("draws", "cost", "environment")}
+    by_session: dict[str, Any] = {}
+    if row.draws:
+        for metric in DEFINITIONS:
+            means = row.by_session(metric).mean(axis=0)
+            by_session[metric] = [None if np.isnan(value) else float(value) for value in means]
+    return {**kept, "complete": row.complete, "n_draws": len(row.draws), "mean_by_session": by_session}
+
+
+def _cost(row: Row) -> dict[str, Any]:
+    cost = row.record["cost"]
+    seconds = cost["seconds"]
+    return {
+        "dataset": row.protocol,
+        "backbone": row.backbone,
+        "method": row.label,
+        "draws": len(row.draws) + (row.record["standard"] is not None),
+        "fit_base_seconds": round(seconds["fit_base"], 3),
+        "sessions_seconds": round(seconds["sessions"], 3),
+        "trained_parameters": cost["trained_parameters"],
+        "peak_memory_mib": cost["peak_memory_mib"],
+        "threads": row.record["environment"]["threads"],
+        "machine": row.record["environment"]["machine"],
+    }
+
+
+def _csv(lines: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
+
+
+def _blank(value: float | None) -> float | str:
+    return "" if value is None or np.isnan(value) else value
