@@ -97,7 +97,7 @@ def toy_bank():
                 ids += [f"{split}/{name}/{k:03d}.png" for k in range(count)]
                 labels += [label] * count
                 is_test += [split == "test"] * count
-        features = centres[labels] + 0.4 * rng.random((len(ids), DIM))
+        features = centres[labels] + 0.9 * rng.random((len(ids), DIM))
         return Bank(
             dataset=protocol.dataset,
             classes=protocol.classes,

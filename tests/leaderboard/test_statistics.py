@@ -1,0 +1,67 @@
+"""Paired comparisons against textbook cases."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fscil_bench.leaderboard.rows import Row
+from fscil_bench.leaderboard.statistics import common_baseline, difference, holm, percentile
+
+
+def row(name="a", values=(1.0, 2.0, 3.0), draws=None, bank="x", baseline=None):
+    names = draws or [f"random:{i}" for i in range(len(values))]
+    record = {
+        "kind": "fscil",
+        "method": {"name": name, "settings": {}, "origins": {}, "baseline": baseline, "costly": False},
+        "protocol": {"name": "cifar100"},
+        "backbone": {"id": "b", "bank_sha256": bank},
+        "draws": {"names": names, "metrics": {"headline": {"hmean": list(values)}}},
+    }
+    return Row(None, record)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_helps_and_keeps_the_order(values):
+    adjusted = holm(values)
+    assert all(a >= p for a, p in zip(adjusted, values, strict=True))
+    order = np.argsort(values, kind="stable")
+    assert (np.diff(np.array(adjusted)[order]) >= 0).all()
+
+
+def test_differences_pair_draws_by_name():
+    one = row(values=(1.0, 2.0, 4.0), draws=["random:2", "random:0", "random:5"])
+    other = row("b", values=(1.5, 0.0), draws=["random:0", "random:2"])
+    gap = difference(one, other, "hmean")
+    assert gap.summary.n == 2
+    assert gap.summary.mean == pytest.approx(((1.0 - 0.0) + (2.0 - 1.5)) / 2)
+
+
+def test_wilcoxon_is_scipys():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=30), rng.normal(size=30) + 0.3
+    gap = difference(row(values=a), row("b", values=b), "hmean")
+    assert gap.p == pytest.approx(stats.wilcoxon(a - b).pvalue)
+    assert difference(row(values=a), row("b", values=a), "hmean").p == 1.0
+
+
+def test_other_banks_are_never_paired():
+    assert difference(row(), row("b", bank="y"), "hmean") is None
+    assert difference(row(values=(1.0,)), row("b", values=(2.0,)), "hmean") is None
+
+
+def test_percentile_counts_ties_half():
+    assert percentile(2.0, np.array([1.0, 2.0, 2.0, 3.0])) == 50.0
+    assert percentile(9.0, np.array([1.0, 2.0])) == 100.0
+
+
+def test_the_common_baseline_is_what_most_rows_build_on():
+    assert common_baseline([row(baseline="p"), row(baseline="q"), row(baseline="p"), row()]) == "p"
+    assert common_baseline([row()]) is None
