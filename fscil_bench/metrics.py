@@ -17,7 +17,7 @@ DEFINITIONS = {
     "fnr": "FNR: share of base-class test images predicted as some new class",
     "fpr": "FPR: share of new-class test images predicted as some base class",
 }
-SHORT = {"avg_acc": "AvgAcc", "base_acc": "BAcc", "new_acc": "NAcc", "hmean": "HMean"}
+SHORT = {"avg_acc": "AvgAcc", "base_acc": "BAcc", "new_acc": "NAcc", "hmean": "HMean", "fnr": "FNR", "fpr": "FPR"}
 HEADLINE = {
     "avg_acc": "AvgAcc",
     "hmean": "HMean",

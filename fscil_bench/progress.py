@@ -18,7 +18,7 @@ def progress(detail: str = "", enabled: bool = True) -> Progress:
         TextColumn("left"),
         TimeRemainingColumn(),
     ]
-    console = Console(stderr=True)
+    console = _console()
     return Progress(*columns, console=console, transient=True, disable=not (enabled and console.is_terminal))
 
 
@@ -32,4 +32,8 @@ def counter(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 def note(text: str) -> None:
     """A line for the person watching; never part of the result."""
-    Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(text)
+    _console().print(text)
+
+
+def _console() -> Console:
+    return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)

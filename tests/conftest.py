@@ -83,65 +83,85 @@ def cli_process():
     return call
 
 
+def make_toy_bank(seed: int = 0, dataset: str = "cifar100", train: int = TRAIN, test: int = TEST) -> Bank:
+    """A bank of a protocol's classes with random, class-dependent features."""
+    protocol = load_protocol(dataset)
+    rng = np.random.default_rng(seed)
+    centres = rng.random((len(protocol.classes), DIM))
+    ids, labels, is_test = [], [], []
+    for split, count in (("train", train), ("test", test)):
+        for label, name in enumerate(protocol.classes):
+            ids += [f"{split}/{name}/{k:03d}.png" for k in range(count)]
+            labels += [label] * count
+            is_test += [split == "test"] * count
+    features = centres[labels] + 0.9 * rng.random((len(ids), DIM))
+    return Bank(
+        dataset=protocol.dataset,
+        classes=protocol.classes,
+        features=torch.from_numpy(features).to(torch.float16),
+        labels=np.array(labels),
+        is_test=np.array(is_test),
+        ids=tuple(ids),
+        head={"weight": torch.from_numpy(centres[: protocol.base]).float(), "scale": torch.tensor(16.0)},
+        metadata={},
+    )
+
+
+def make_toy_backbone(folder: Path, bank: Bank) -> Path:
+    """A backbone folder with a bank and no weights."""
+    path = folder / bank_name(bank.dataset)
+    write_bank(path, bank)
+    card = {
+        "schema": SCHEMA,
+        "id": folder.name,
+        "dataset": bank.dataset,
+        "network": "toy",
+        "recipe": {"name": "toy", "scale": 16.0},
+        "epochs": 0,
+        "seed": 0,
+        "selection": {"rule": "last", "epoch": 0, "leaky": False},
+        "augmentation": [],
+        "preprocessing": {},
+        "pretraining": "none",
+        "pretraining_overlap": {"kind": "none", "new_classes": []},
+        "curve": [],
+        "session0": {bank.dataset: session0_accuracy(bank)},
+        "files": {path.name: sha256_file(path)},
+    }
+    write_json(folder / "card.json", card)
+    return folder
+
+
 @pytest.fixture
 def toy_bank():
-    """Makes a bank of the cifar100 protocol's classes with random, class-dependent features."""
-
-    def make(seed: int = 0, dataset: str = "cifar100", train: int = TRAIN, test: int = TEST) -> Bank:
-        protocol = load_protocol(dataset)
-        rng = np.random.default_rng(seed)
-        centres = rng.random((len(protocol.classes), DIM))
-        ids, labels, is_test = [], [], []
-        for split, count in (("train", train), ("test", test)):
-            for label, name in enumerate(protocol.classes):
-                ids += [f"{split}/{name}/{k:03d}.png" for k in range(count)]
-                labels += [label] * count
-                is_test += [split == "test"] * count
-        features = centres[labels] + 0.9 * rng.random((len(ids), DIM))
-        return Bank(
-            dataset=protocol.dataset,
-            classes=protocol.classes,
-            features=torch.from_numpy(features).to(torch.float16),
-            labels=np.array(labels),
-            is_test=np.array(is_test),
-            ids=tuple(ids),
-            head={"weight": torch.from_numpy(centres[: protocol.base]).float(), "scale": torch.tensor(16.0)},
-            metadata={},
-        )
-
-    return make
+    return make_toy_bank
 
 
 @pytest.fixture
-def toy_backbone(tmp_path, toy_bank):
+def toy_backbone(tmp_path):
     """Makes a backbone folder with a toy bank; returns the folder."""
 
     def make(name: str = "toy", bank: Bank | None = None) -> Path:
-        bank = bank or toy_bank()
-        folder = tmp_path / "backbones" / name
-        path = folder / bank_name(bank.dataset)
-        write_bank(path, bank)
-        card = {
-            "schema": SCHEMA,
-            "id": name,
-            "dataset": bank.dataset,
-            "network": "toy",
-            "recipe": {"name": "toy", "scale": 16.0},
-            "epochs": 0,
-            "seed": 0,
-            "selection": {"rule": "last", "epoch": 0, "leaky": False},
-            "augmentation": [],
-            "preprocessing": {},
-            "pretraining": "none",
-            "pretraining_overlap": {"kind": "none", "new_classes": []},
-            "curve": [],
-            "session0": {bank.dataset: session0_accuracy(bank)},
-            "files": {path.name: sha256_file(path)},
-        }
-        write_json(folder / "card.json", card)
-        return folder
+        return make_toy_backbone(tmp_path / "backbones" / name, bank or make_toy_bank())
 
     return make
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory):
+    """A leaderboard of all methods on a toy backbone, measured once; tests copy it. home/ and leaderboards/ inside."""
+    from click.testing import CliRunner
+
+    from fscil_bench.cli import main
+
+    place = tmp_path_factory.mktemp("measured")
+    make_toy_backbone(place / "home" / "backbones" / "toy", make_toy_bank())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FSCIL_BENCH_HOME", str(place / "home"))
+        patch.chdir(place)
+        args = ["leaderboard", "update", "--backbone", "toy", "--workers", "1"]
+        CliRunner().invoke(main, args, catch_exceptions=False)
+    return place
 
 
 @pytest.fixture(scope="session")

@@ -25,13 +25,15 @@ from fscil_bench.backbones.networks import CosineClassifier, make_network, seede
 from fscil_bench.backbones.recipes import Recipe
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import exclusive, sha256_json, write_atomically
-from fscil_bench.progress import note, progress
+from fscil_bench.progress import progress
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 Selection = Literal["last", "val", "test"]
 EVAL_BATCH = 500
+TELL_EVERY = 10  # steps
+DETAIL = "loss {task.fields[loss]:.3f}  acc {task.fields[acc]:.1f}  {task.fields[speed]:.0f} images/s"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,23 +179,36 @@ def _train(
     training = training.to(fabric.device)
     held_out = held_out.to(fabric.device) if held_out is not None else None
     normalise = Normalise(recipe.mean, recipe.std, fabric.device)
-    if state.epoch and fabric.is_global_zero:
-        note(f"resuming after epoch {state.epoch} of {recipe.epochs}")
-    for epoch in range(state.epoch, recipe.epochs):
-        row = _train_epoch(fabric, model, wrapped, plan, training, normalise, epoch)
-        if held_out is not None:
-            row[f"{plan.select}_acc"] = _accuracy(classifier, held_out, normalise)
-        if fabric.is_global_zero:
-            state = state.after(row, classifier, optimizer, plan)
-            state.write(state_file, plan)
-            note("  ".join(f"{key} {value:.6g}" for key, value in row.items()))
-        fabric.barrier()
+    with progress(DETAIL, enabled=fabric.is_global_zero) as bar:
+        task = bar.add_task(plan.recipe.name, total=recipe.epochs, completed=state.epoch, loss=0.0, acc=0.0, speed=0.0)
+        if state.epoch and fabric.is_global_zero:
+            bar.console.print(f"resuming after epoch {state.epoch} of {recipe.epochs}")
+
+        def tell(epochs: float, loss: float, right: float, speed: float) -> None:
+            bar.update(task, completed=epochs, loss=loss, acc=100 * right, speed=speed)
+
+        for epoch in range(state.epoch, recipe.epochs):
+            row = _train_epoch(fabric, model, wrapped, plan, training, normalise, epoch, tell)
+            if held_out is not None:
+                row[f"{plan.select}_acc"] = _accuracy(classifier, held_out, normalise)
+            if fabric.is_global_zero:
+                state = state.after(row, classifier, optimizer, plan)
+                state.write(state_file, plan)
+                bar.console.print("  ".join(f"{key} {value:.6g}" for key, value in row.items()))
+            fabric.barrier()
 
 
 def _train_epoch(
-    fabric: "Fabric", model: nn.Module, optimizer: Any, plan: Plan, images: Images, normalise: Normalise, epoch: int
+    fabric: "Fabric",
+    model: nn.Module,
+    optimizer: Any,
+    plan: Plan,
+    images: Images,
+    normalise: Normalise,
+    epoch: int,
+    tell: Callable[[float, float, float, float], None],
 ) -> dict[str, float]:
-    """One pass over the training images; the curve's row for it."""
+    """One pass over the training images; the curve's row for it. `tell` hears of epochs done, loss, accuracy, speed."""
     recipe = plan.recipe
     generator = _generator(plan.seed, epoch)
     augment = make_pipeline(recipe.augment)
@@ -204,35 +219,31 @@ def _train_epoch(
     totals = torch.zeros(3, device=fabric.device, dtype=torch.float64)  # loss, right, images
     model.train()
     started = time.perf_counter()
-    detail = "loss {task.fields[loss]:.3f}  acc {task.fields[acc]:.1f}  {task.fields[speed]:.0f} images/s"
-    with progress(detail, enabled=fabric.is_global_zero) as bar:
-        task = bar.add_task(f"epoch {epoch + 1}/{recipe.epochs}", total=len(batches), loss=0.0, acc=0.0, speed=0.0)
-        for step, rows in enumerate(batches):
-            for group in optimizer.param_groups:
-                group["lr"] = recipe.lr_at(epoch, step, len(batches))
-            mine = images.take(rows[share].to(fabric.device))
-            inputs = normalise(augment(mine.pixels, Dice(generator, len(rows), share)))
-            logits = model(inputs)
-            losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
-            optimizer.zero_grad()
-            fabric.backward(losses * (fabric.world_size / len(rows)))  # gradients are averaged over processes
-            optimizer.step()
-            totals += torch.stack(
-                (losses.detach(), (logits.argmax(1) == mine.labels).sum(), mine.labels.new_tensor(len(mine)))
-            )
-            if not bar.disable and step % 10 == 9:
-                loss, right, seen = totals.tolist()
-                speed = seen * fabric.world_size / (time.perf_counter() - started)
-                bar.update(task, advance=10, loss=loss / seen, acc=100 * right / seen, speed=speed)
+    for step, rows in enumerate(batches):
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.lr_at(epoch, step, len(batches))
+        mine = images.take(rows[share].to(fabric.device))
+        inputs = normalise(augment(mine.pixels, Dice(generator, len(rows), share)))
+        logits = model(inputs)
+        losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
+        optimizer.zero_grad()
+        fabric.backward(losses * (fabric.world_size / len(rows)))  # gradients are averaged over processes
+        optimizer.step()
+        right = (logits.detach().argmax(1) == mine.labels).sum()
+        totals += torch.stack((losses.detach(), right, torch.tensor(len(mine), device=fabric.device)))
+        if step % TELL_EVERY == TELL_EVERY - 1 and fabric.is_global_zero:
+            loss, hits, seen = totals.tolist()
+            speed = seen * fabric.world_size / (time.perf_counter() - started)
+            tell(epoch + (step + 1) / len(batches), loss / seen, hits / seen, speed)
     if fabric.world_size > 1:
         totals = fabric.all_reduce(totals, reduce_op="sum")  # type: ignore[assignment]
-    loss, right, seen = totals.tolist()
+    loss, hits, seen = totals.tolist()
     seconds = time.perf_counter() - started
     return {
         "epoch": epoch + 1,
         "lr": recipe.lr_at(epoch, len(batches) - 1, len(batches)),
         "loss": loss / seen,
-        "train_acc": 100 * right / seen,
+        "train_acc": 100 * hits / seen,
         "images_per_second": seen / seconds,
     }
 

@@ -31,7 +31,7 @@ def show_comparison(comparison: Comparison, protocol: Protocol, backbone: Backbo
     for line in comparison.lines:
         if line.row.failed:
             click.echo(f"{_name(line)} failed: {line.row.failed}")
-    for text in (*DEFINITIONS.values(), PD_DEFINITION):
+    for text in (*(DEFINITIONS[key] for key in HEADLINE if key in DEFINITIONS), PD_DEFINITION):
         click.echo(text)
     click.echo(
         "Differences are paired over the same draws of the same bank; p: Wilcoxon signed-rank, corrected after Holm "

@@ -76,7 +76,7 @@ def test_resuming_ends_with_the_same_weights(images, tmp_path, monkeypatch):
 
 def test_a_training_killed_for_good_resumes_to_the_same_weights(tiny_cifar, tmp_path, cli_process):
     """kill -9 in mid-training, then the same command again."""
-    options = (*TRAIN, "--data-root", str(tiny_cifar), "--set", "network=resnet8", "--set", "epochs=6")
+    options = (*TRAIN, "--data-root", str(tiny_cifar), "--set", "network=resnet8", "--set", "epochs=4")
     homes = {name: tmp_path / name for name in ("straight", "killed")}
 
     def command(home):
