@@ -24,5 +24,5 @@ def _essence(source: str) -> str:
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-    return ast.dump(tree)
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree)

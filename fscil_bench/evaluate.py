@@ -8,14 +8,12 @@ from fscil_bench import datasets
 from fscil_bench.backbones.store import Backbone, find_backbone
 from fscil_bench.banks import open_bank
 from fscil_bench.errors import UsageError, unknown_name
-from fscil_bench.protocols import load_protocol
+from fscil_bench.protocols import FEW, MANY, load_protocol
 from fscil_bench.protocols.draws import Draw, Split, UnresolvedDrawError
 from fscil_bench.records import STANDARD
 from fscil_bench.registry import Configured
 from fscil_bench.results import Result, score
 from fscil_bench.runner import walk
-
-MANY, FEW = 100, 10  # random draws unless told otherwise: for cheap methods, for costly ones
 
 
 class Arena:
@@ -25,7 +23,7 @@ class Arena:
         self.protocol = load_protocol(dataset)
         self.backbone: Backbone = find_backbone(backbone or self.protocol.default_backbone)
         self.split = Split(self.protocol, open_bank(self.backbone, self.protocol.dataset))
-        self._data_root = data_root
+        self._data_root = datasets.require_root(data_root) if data_root is not None else datasets.find_root(None)
 
     def draws(self, names: Sequence[str], count: int | None, *, costly: bool) -> tuple[list[Draw], str]:
         """The draws asked for, by name and number; without either, the standard one if it resolves and random ones.
@@ -60,8 +58,7 @@ class Arena:
         raise unknown_name("draw", name, [STANDARD, "random:SEED"])
 
     def _official_train_ids(self) -> Sequence[str] | None:
-        root = datasets.find_root(self._data_root)
-        if root is None:
+        if self._data_root is None:
             return None
-        ids: Sequence[str] | None = datasets.reader(self.protocol.dataset).official_train_ids(root)
+        ids: Sequence[str] | None = datasets.reader(self.protocol.dataset).official_train_ids(self._data_root)
         return ids

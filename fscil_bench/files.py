@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError
 
 from fscil_bench.errors import FscilError, UsageError
 
@@ -32,24 +35,32 @@ def sha256_file(path: Path) -> str:
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step; on failure leave no trace."""
-    temporary = None
+    write_together({path: write})
+
+
+def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+    """Write files that belong together: all are written beside their places before the first is put in place."""
+    written: dict[Path, Path] = {}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        temporary = Path(name)
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
+        for path, write in writers.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+            os.close(handle)
+            temporary = written[path] = Path(name)
+            write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.chmod(0o666 & ~_umask())
+        for path, temporary in written.items():
+            temporary.replace(path)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise FscilError(
-            f"cannot write {path}: {error.strerror or error}; nothing was changed there. Free some space or choose "
-            "another place"
+            f"cannot write {', '.join(map(str, writers))}: {reason}; nothing was changed there. Free some space or "
+            "choose another place"
         ) from error
     finally:
-        if temporary is not None:
+        for temporary in written.values():
             temporary.unlink(missing_ok=True)
 
 
@@ -58,7 +69,25 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    write_bytes(path, json_bytes(value))
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON for people and diffs."""
+    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def plain(value: Any) -> Any:
+    """JSON data: arrays as lists, NaN as null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -20,6 +20,11 @@ def interval(summary: Summary, *, signed: bool = False) -> str:
     return f"{number(summary.low, signed=signed)} to {number(summary.high, signed=signed)}"
 
 
+def spread(summary: Summary) -> str:
+    """`mean ± half of the interval (sd)`."""
+    return f"{number(summary.mean)} ± {number(summary.high - summary.mean)} ({number(summary.sd)})"
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """A Markdown table; the first `left` columns hold text, the others numbers."""
     rule = ["---" if i < left else "---:" for i in range(len(columns))]

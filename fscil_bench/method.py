@@ -80,6 +80,8 @@ class Method:
     defaults: ClassVar[tuple[Default, ...]] = ()
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ()  # other settings that deserve a leaderboard row
 
+    exemplars: ClassVar[int] = 0  # images of old classes it keeps; none unless "exemplars" is among its privileges
+
     generator: torch.Generator = field(init=False, repr=False, compare=False)  # set by the runner: all randomness
 
     def fit_base(self, base: Base) -> None:
@@ -91,6 +93,10 @@ class Method:
     def scores(self, queries: Tensor) -> Tensor:
         """[Q, d] or [*, Q, d] to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
         raise NotImplementedError
+
+    def trained_parameters(self) -> int:
+        """How many numbers it fits by gradient descent in the sessions; closed forms fit none."""
+        return 0
 
     def fork(self) -> Self:
         return copy(self)

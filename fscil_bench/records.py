@@ -5,6 +5,8 @@ from typing import Any
 
 from fscil_bench.errors import FscilError
 from fscil_bench.files import read_json
+from fscil_bench.metrics import DEFINITIONS
+from fscil_bench.protocols import load_protocol
 
 SCHEMA = "fscil-bench/record/1"
 STANDARD = "standard"
@@ -39,8 +41,14 @@ def _require_whole(record: dict[str, Any]) -> None:
     if record["kind"] == "failed":
         record["error"]
         return
-    draws = record["draws"]
-    for group in ("by_session", "headline"):
-        for metric, values in draws["metrics"][group].items():
-            if len(values) != len(draws["names"]):
-                raise ValueError(f"{metric} has {len(values)} values for {len(draws['names'])} draws")
+    for key in ("seconds", "trained_parameters", "peak_memory_mib"):
+        record["cost"][key]
+    record["environment"], record["standard"]
+    sessions = load_protocol(record["protocol"]["name"]).sessions + 1
+    names, by_session = record["draws"]["names"], record["draws"]["metrics"]["by_session"]
+    for metric in DEFINITIONS:
+        if len(by_session[metric]) != len(names):
+            raise ValueError(f"{metric} has {len(by_session[metric])} values for {len(names)} draws")
+        lines = [*by_session[metric], *([record["standard"]["by_session"][metric]] if record["standard"] else [])]
+        if any(len(line) != sessions for line in lines):
+            raise ValueError(f"{metric} does not have {sessions} sessions in every draw")

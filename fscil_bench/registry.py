@@ -28,7 +28,12 @@ class Configured:
     method: "Method"
     settings: dict[str, Any]
     origins: dict[str, str]  # of each setting: paper | code | val | user
-    changed: dict[str, Any]  # the settings that differ from the defaults on this dataset
+    version: str = "?"  # of the package that provides the method
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The settings that the user moved away from their defaults."""
+        return {key: value for key, value in self.settings.items() if self.origins[key] == "user"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,8 @@ def load_method(name: str) -> "type[Method]":
         raise FscilError(f"method '{name}' ({entry.value}) does not load: {type(error).__name__}: {error}") from error
     if not (isinstance(loaded, type) and issubclass(loaded, Method)):
         raise FscilError(f"method '{name}' ({entry.value}) is not a subclass of fscil_bench.method.Method")
+    if any(isinstance(value, dataclasses.Field) for value in vars(loaded).values()):
+        raise FscilError(f"method '{name}' ({entry.value}) has settings but lacks @dataclass(kw_only=True)")
     return loaded
 
 
@@ -69,25 +76,28 @@ def configure(name: str, dataset: str, given: Mapping[str, str] | None = None) -
     kind = load_method(name)
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     user = parse_settings(kind, given or {}, f"method {name}")
-    plain, _ = _defaults(kind, dataset, {})
     values, origins = _defaults(kind, dataset, user)
+    origins |= {key: "user" for key, value in user.items() if value != values[key]}
     values |= user
-    origins |= dict.fromkeys(user, "user")
     for key, value in values.items():
         low, high = fields[key].metadata.get("low"), fields[key].metadata.get("high")
         if (low is not None and not value >= low) or (high is not None and not value <= high):
             between = f"at least {low}" if high is None else f"between {low} and {high}"
             raise UsageError(f"method {name}: {key}={value} must be {between}")
-    changed = {key: value for key, value in values.items() if value != plain[key]}
-    return Configured(name, kind(**values), values, origins, changed)
+    dist = _entry(name).dist
+    return Configured(name, kind(**values), values, origins, dist.version if dist else "?")
 
 
 def describe(name: str) -> Description:
     """A method's first line and declared facts, from its source: listing methods imports none of them."""
     entry = _entry(name)
     package = entry.dist.name if entry.dist else "?"
-    spec = importlib.util.find_spec(entry.module)
-    summary, facts = "", {}
+    summary = ""
+    facts: dict[str, Any] = {}
+    try:
+        spec = importlib.util.find_spec(entry.module)
+    except ImportError as error:
+        return Description(name, f"does not load: {error}", facts, package)
     if spec and spec.origin and Path(spec.origin).suffix == ".py":
         for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
             if isinstance(node, ast.ClassDef) and node.name == entry.attr:
@@ -100,7 +110,7 @@ def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tu
     """Values and origins of all settings before the user's own, which may decide which defaults hold."""
     fields = [f for f in dataclasses.fields(kind) if f.init]
     values = {f.name: f.default for f in fields}
-    origins = {f.name: f.metadata["origin"] for f in fields}
+    origins = {f.name: f.metadata.get("origin", "code") for f in fields}
     for rule in kind.defaults:
         facts = {"dataset": dataset, **values, **user}
         if all(facts[key] == wanted for key, wanted in rule.when.items()):

@@ -1,9 +1,7 @@
 """The record of a run: one JSON a (method, settings, protocol, backbone), every draw inside, predictions beside it."""
 
-import math
 import resource
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,10 @@ import numpy.typing as npt
 import torch
 from safetensors.torch import save_file
 
-from fscil_bench import __version__
 from fscil_bench.backbones.store import Backbone
 from fscil_bench.code import code_sha256
 from fscil_bench.environment import environment
-from fscil_bench.files import sha256_json, write_atomically, write_json
+from fscil_bench.files import json_bytes, plain, sha256_json, write_json, write_together
 from fscil_bench.metrics import Metrics, Summary, measure, measure_as_papers, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.protocols.draws import Split
@@ -85,7 +82,7 @@ def record_path(root: Path, configured: Configured, protocol: Protocol, backbone
 
 def as_record(result: Result) -> dict[str, Any]:
     """The record as JSON data."""
-    standard = result.standard
+    standard, trained = result.standard, result.configured.method.trained_parameters()
     return {
         **_inputs("fscil", result.configured, result.backbone, result.split),
         "standard": _draw_metrics(result, [standard], single=True) if standard is not None else None,
@@ -94,14 +91,9 @@ def as_record(result: Result) -> dict[str, Any]:
             "metrics": _draw_metrics(result, result.random, single=False),
         },
         "summary": {key: plain(asdict(summary)) for key, summary in result.summaries().items()},
-        "cost": {"seconds": result.walk.seconds, "trained_parameters": 0, "peak_memory_mib": _peak_memory()},
+        "cost": {"seconds": result.walk.seconds, "trained_parameters": trained, "peak_memory_mib": _peak_memory()},
         "environment": environment(device="cpu"),
     }
-
-
-def failed_record(configured: Configured, backbone: Backbone, split: Split, error: str) -> dict[str, Any]:
-    """The record of a method that did not get through: a row that says so."""
-    return {**_inputs("failed", configured, backbone, split), "error": error, "environment": environment(device="cpu")}
 
 
 def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split) -> dict[str, Any]:
@@ -112,10 +104,10 @@ def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split)
         "kind": kind,
         "method": {
             "name": configured.name,
-            "version": __version__,
+            "version": configured.version,
             "settings": configured.settings,
             "origins": configured.origins,
-            "exemplars": 0,
+            "exemplars": method.exemplars,
             "privileges": list(method.privileges),
             "deviations": list(method.deviations),
             "baseline": method.baseline,
@@ -135,14 +127,8 @@ def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split)
     }
 
 
-def write_record(path: Path, result: Result) -> None:
-    """Store the record, and the predictions of one draw beside it."""
-    write_predictions(path, result)
-    write_json(path, as_record(result))
-
-
-def write_predictions(path: Path, result: Result) -> None:
-    """Beside the record at `path`: what was predicted on one draw, the standard one, else the first."""
+def store(path: Path, result: Result) -> None:
+    """Put the record at `path`, with the predictions of one draw beside it, in place of whatever was there."""
     position = result.standard if result.standard is not None else 0
     predictions = torch.from_numpy(result.walk.predictions[position].copy())
     metadata = {
@@ -151,25 +137,34 @@ def write_predictions(path: Path, result: Result) -> None:
         "columns": "test images in the order of protocol class, then id; -1 before their class is seen",
         "bank_sha256": result.split.bank.sha256,
     }
-    target = predictions_path(path)
-    write_atomically(target, lambda temporary: save_file({"predictions": predictions}, temporary, metadata))
+    record = json_bytes(as_record(result))
+    write_together(
+        {
+            predictions_path(path): lambda temporary: save_file({"predictions": predictions}, temporary, metadata),
+            path: lambda temporary: temporary.write_bytes(record),
+        }
+    )
+    failure_path(path).unlink(missing_ok=True)
+
+
+def store_failure(path: Path, configured: Configured, backbone: Backbone, split: Split, error: str) -> None:
+    """Put a record that says why the method did not get through, in place of the one at `path`."""
+    facts = {"error": error, "environment": environment(device="cpu")}
+    write_json(failure_path(path), {**_inputs("failed", configured, backbone, split), **facts})
+    path.unlink(missing_ok=True)
+    predictions_path(path).unlink(missing_ok=True)
 
 
 def predictions_path(record: Path) -> Path:
     return record.with_suffix(".predictions.safetensors")
 
 
-def plain(value: Any) -> Any:
-    """JSON data: arrays as lists, NaN as null."""
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return value
+def failure_path(record: Path) -> Path:
+    return record.with_name(record.name.replace(".fscil.json", ".failed.json"))
+
+
+def lock_path(record: Path) -> Path:
+    return record.with_suffix(".lock")
 
 
 def _draw_metrics(result: Result, draws: list[int], *, single: bool) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Typed settings given as text: `--set name=value` against the fields of a dataclass."""
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -50,6 +51,9 @@ def _parse(text: str, kind: Any) -> Any:
             raise ValueError("true or false")
         return text.lower() == "true"
     try:
-        return kind(text)
+        value = kind(text)
+        if kind is float and not math.isfinite(value):
+            raise ValueError
+        return value
     except ValueError:
         raise ValueError({int: "a whole number", float: "a number"}.get(kind, f"a {kind.__name__}")) from None

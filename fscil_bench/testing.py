@@ -33,7 +33,12 @@ def toy(seed: int = 0, draws: int = 3) -> Toy:
         return torch.rand(*shape, DIM, generator=generator, dtype=torch.float64)
 
     labels = torch.arange(BASE_CLASSES).repeat_interleave(9)
-    base = Base(features(len(labels)) + labels[:, None] % 3, labels, BASE_CLASSES, {"weight": features(BASE_CLASSES)})
+    base = Base(
+        features(len(labels)) + labels[:, None] % 3,
+        labels,
+        BASE_CLASSES,
+        {"weight": features(BASE_CLASSES), "scale": torch.tensor(16.0)},
+    )
     sessions = tuple(Support(features(draws, WAY, SHOT)) for _ in range(SESSIONS))
     return Toy(base, sessions, features(QUERIES))
 

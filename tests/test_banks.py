@@ -41,7 +41,7 @@ def test_a_missing_bank_is_named(toy_backbone):
     (folder / bank_name("cifar100")).unlink()
     with pytest.raises(FscilError, match="is missing"):
         open_bank(open_backbone(folder), "cifar100")
-    with pytest.raises(FscilError, match="has no bank-cub200"):
+    with pytest.raises(UsageError, match="has no bank-cub200"):
         open_bank(open_backbone(folder), "cub200")
 
 

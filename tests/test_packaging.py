@@ -43,6 +43,15 @@ def test_the_default_cifar100_backbone_is_shipped():
     assert load_protocol("cifar100").default_backbone in [backbone.id for backbone in shipped()]
 
 
+def test_shipped_records_are_whole_and_current():
+    from fscil_bench.leaderboard.rows import load_rows, shipped_root
+
+    loaded = load_rows([(shipped_root() / "records", False)])
+    assert loaded.problems == []
+    assert {row.method for row in loaded.rows} >= {"protonet", "teen", "simteen"}
+    assert (shipped_root() / "cifar100.md").is_file()
+
+
 @pytest.mark.parametrize("backbone", shipped(), ids=lambda backbone: backbone.id)
 def test_shipped_files_match_their_card(backbone):
     assert {path.name for path in backbone.folder.iterdir()} == {"card.json", *backbone.card["files"]}

@@ -45,6 +45,35 @@ def test_a_plugin_of_another_kind_is_named(entries):
         registry.load_method("mine")
 
 
+def test_a_broken_plugin_is_listed_as_such(entries, cli):
+    entries(("mine", "no_such_module.mine:Mine"), ("teen", "fscil_bench_methods.teen:TEEN"))
+    done = cli("ls", "methods")
+    assert done.code == 0
+    assert "| mine | does not load" in done.out
+    assert "| teen | Pull" in done.out
+
+
+def test_a_forgotten_dataclass_is_named(entries, tmp_path, monkeypatch):
+    (tmp_path / "forgetful.py").write_text(
+        "from fscil_bench.method import PrototypeMethod, setting\n"
+        "class Mine(PrototypeMethod):\n    alpha: float = setting(0.5, 'x')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entries(("mine", "forgetful:Mine"))
+    with pytest.raises(FscilError, match="lacks @dataclass"):
+        registry.load_method("mine")
+
+
+def test_plain_fields_are_settings_too(entries, tmp_path, monkeypatch):
+    (tmp_path / "plainly.py").write_text(
+        "from dataclasses import dataclass\nfrom fscil_bench.method import PrototypeMethod\n"
+        "@dataclass(kw_only=True)\nclass Mine(PrototypeMethod):\n    alpha: float = 0.5\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entries(("mine", "plainly:Mine"))
+    assert registry.configure("mine", "cifar100").settings == {"alpha": 0.5}
+
+
 def test_descriptions_come_from_the_source():
     found = registry.describe("teen")
     assert found.summary == "Pull new prototypes towards the base prototypes they resemble."

@@ -8,9 +8,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.networks import make_network
 from fscil_bench.backbones.store import WEIGHTS, Backbone, bank_name, open_backbone, write_card
-from fscil_bench.backbones.training import EVAL_BATCH, Machine, Normalise
+from fscil_bench.backbones.training import EVAL_BATCH, Normalise
 from fscil_bench.banks import STORAGE, Bank, write_bank
 from fscil_bench.datasets.images import ImageSet
 from fscil_bench.errors import FscilError, unknown_name
@@ -82,11 +83,9 @@ def session0_accuracy(bank: Bank) -> dict[str, float]:
 
 @torch.inference_mode()
 def _features(weights: dict[str, Tensor], card: dict[str, Any], images: ImageSet, machine: Machine) -> Tensor:
-    from lightning_fabric import Fabric
-
     if machine.threads is not None:
         torch.set_num_threads(machine.threads)
-    fabric = Fabric(accelerator=machine.device, devices=1)
+    fabric = replace(machine, devices=1).fabric()
     network = make_network(card["network"])
     network.load_state_dict({k.removeprefix("network."): v for k, v in weights.items() if k.startswith("network.")})
     network = network.to(fabric.device).eval()

@@ -10,12 +10,22 @@ from safetensors.torch import save_file
 
 from fscil_bench import datasets
 from fscil_bench.backbones.extract import extract, require_storage
-from fscil_bench.backbones.store import SCHEMA, WEIGHTS, Backbone, bank_name, home, open_backbone, write_card
-from fscil_bench.backbones.training import Images, Machine, Plan, Trained, train
+from fscil_bench.backbones.machine import Machine
+from fscil_bench.backbones.store import (
+    SCHEMA,
+    WEIGHTS,
+    Backbone,
+    bank_name,
+    home,
+    list_backbones,
+    open_backbone,
+    write_card,
+)
+from fscil_bench.backbones.training import Images, Plan, Trained, train
 from fscil_bench.datasets.images import ImageSet
 from fscil_bench.environment import environment
 from fscil_bench.errors import UsageError
-from fscil_bench.files import require_writable, sha256_file, sha256_json, write_atomically
+from fscil_bench.files import exclusive, require_writable, sha256_file, sha256_json, write_atomically
 from fscil_bench.progress import note
 from fscil_bench.protocols import Protocol, load_protocol
 
@@ -36,24 +46,30 @@ def backbone_id(plan: Plan) -> str:
 def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, restart: bool, storage: str) -> Backbone:
     """Train by `plan` (or go on with a training that was cut off) and store the result under its id."""
     identity = backbone_id(plan)
+    if any(backbone.shipped and backbone.id == identity for backbone in list_backbones()):
+        identity += "-own"
     target = home() / "backbones" / identity
     state = home() / "training" / identity
-    trained_before = (target / "card.json").exists() and not restart
-    if trained_before and (target / bank_name(plan.recipe.dataset)).exists():
-        raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
+    protocol = load_protocol(plan.recipe.dataset)
     require_storage(storage)
     require_writable(home(), "FSCIL_BENCH_HOME")
-    protocol = load_protocol(plan.recipe.dataset)
     images = datasets.reader(protocol.dataset).open_images(datasets.require_root(data_root))
-    if not trained_before:
+    with exclusive(state.with_suffix(".lock"), f"training {identity}"):
         if restart:
             shutil.rmtree(state, ignore_errors=True)
-        note(f"training {identity}; checkpoints in {state}")
-        base = _images(images, protocol, "train")
-        test = _images(images, protocol, "test") if plan.select == "test" else None
-        _save(target, identity, plan, train(plan, base, test, machine, state), machine)
-        shutil.rmtree(state)
-    return extract(open_backbone(target), images, machine, storage)
+        trained = (target / "card.json").exists() and not restart
+        if trained and bank_name(protocol.dataset) in open_backbone(target).card["files"]:
+            raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
+        if not trained:
+            note(f"training {identity}; checkpoints in {state}")
+            base = _images(images, protocol, "train")
+            test = _images(images, protocol, "test") if plan.select == "test" else None
+            done = train(plan, base, test, machine, state)
+            shutil.rmtree(target, ignore_errors=True)
+            _save(target, identity, plan, done, machine)
+        made = extract(open_backbone(target), images, machine, storage)
+        shutil.rmtree(state, ignore_errors=True)
+    return made
 
 
 def _images(images: ImageSet, protocol: Protocol, split: str) -> Images:

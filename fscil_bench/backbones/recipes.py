@@ -40,6 +40,10 @@ class Recipe:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise UsageError(f"recipe {self.name}: {name} must be at least 1, not {getattr(self, name)}")
+        if self.nesterov and not self.momentum > 0:
+            raise UsageError(f"recipe {self.name}: nesterov=true needs momentum above 0")
+        if not 0 <= self.warmup < 1:
+            raise UsageError(f"recipe {self.name}: warmup must be at least 0 and below 1, not {self.warmup}")
         if self.schedule not in ("steps", "cosine", "onecycle"):
             raise unknown_name("schedule", self.schedule, ("steps", "cosine", "onecycle"))
 

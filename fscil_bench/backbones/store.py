@@ -11,8 +11,9 @@ from typing import Any
 
 import platformdirs
 
-from fscil_bench.errors import FscilError, unknown_name
+from fscil_bench.errors import FscilError, UsageError, unknown_name
 from fscil_bench.files import read_json, sha256_file, write_json
+from fscil_bench.progress import note
 
 SCHEMA = "fscil-bench/card/1"
 WEIGHTS = "weights.safetensors"
@@ -27,14 +28,19 @@ class Backbone:
     card: dict[str, Any]
     shipped: bool
 
+    def checksum(self, name: str) -> str:
+        """What the card says one of its files must be."""
+        if name not in self.card["files"]:
+            raise UsageError(f"backbone {self.id} has no {name}: `fscil-bench backbone extract` makes banks")
+        return str(self.card["files"][name])
+
     def file(self, name: str) -> Path:
         """One of its files, after a check against the card's checksum."""
         path = self.folder / name
-        if name not in self.card["files"]:
-            raise FscilError(f"backbone {self.id} has no {name}: `fscil-bench backbone extract` makes banks")
+        wanted = self.checksum(name)
         if not path.is_file():
             raise FscilError(f"{path} is missing, though the card of {self.id} lists it: restore it or make it anew")
-        if sha256_file(path) != self.card["files"][name]:
+        if sha256_file(path) != wanted:
             raise FscilError(f"{path} is damaged (its sha256 is not the card's): restore it or make it anew")
         return path
 
@@ -50,21 +56,23 @@ def home() -> Path:
 
 
 def list_backbones() -> list[Backbone]:
-    """The shipped backbones and the user's own, by id; a shipped one hides a user's of the same id."""
-    found: dict[str, Backbone] = {}
-    for root, shipped in ((home() / "backbones", False), (_shipped_root(), True)):
-        folders = sorted(root.iterdir()) if root.is_dir() else []
-        for folder in folders:
+    """The shipped backbones, then the user's own, by id; one whose card cannot be read is named and left out."""
+    found = []
+    for root, shipped in ((_shipped_root(), True), (home() / "backbones", False)):
+        for folder in sorted(root.iterdir()) if root.is_dir() else []:
             if (folder / "card.json").is_file():
-                found[folder.name] = open_backbone(folder, shipped=shipped)
-    return [found[key] for key in sorted(found)]
+                try:
+                    found.append(open_backbone(folder, shipped=shipped))
+                except FscilError as error:
+                    note(f"Left out: {error}")
+    return found
 
 
 def find_backbone(name: str) -> Backbone:
     """The backbone with the id `name`, or in the folder `name`."""
     if (Path(name) / "card.json").is_file():
-        return open_backbone(Path(name))
-    by_id = {backbone.id: backbone for backbone in list_backbones()}
+        return open_backbone(Path(name), shipped=Path(name).resolve().is_relative_to(_shipped_root().resolve()))
+    by_id = {backbone.id: backbone for backbone in reversed(list_backbones())}  # a shipped one before a user's own
     if name not in by_id:
         raise unknown_name("backbone", name, by_id, "`fscil-bench backbone train` makes one; a folder works too")
     return by_id[name]
@@ -74,6 +82,8 @@ def open_backbone(folder: Path, *, shipped: bool = False) -> Backbone:
     card = read_json(folder / "card.json", "backbone card")
     if not isinstance(card, dict) or card.get("schema") != SCHEMA:
         raise FscilError(f"{folder / 'card.json'} is not a backbone card of schema {SCHEMA}")
+    if missing := {"id", "dataset", "network", "recipe", "selection", "session0", "files"} - card.keys():
+        raise FscilError(f"{folder / 'card.json'} is damaged (it lacks {', '.join(sorted(missing))})")
     return Backbone(card["id"], folder, card, shipped)
 
 

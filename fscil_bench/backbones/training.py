@@ -21,10 +21,11 @@ from torch import Tensor, nn
 
 from fscil_bench.backbones.augment import make_pipeline
 from fscil_bench.backbones.dice import Dice
+from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.networks import CosineClassifier, make_network, seeded
 from fscil_bench.backbones.recipes import Recipe
 from fscil_bench.errors import FscilError, UsageError
-from fscil_bench.files import exclusive, sha256_json, write_atomically
+from fscil_bench.files import sha256_json, write_atomically
 from fscil_bench.progress import progress
 
 if TYPE_CHECKING:
@@ -59,16 +60,6 @@ class Plan:
 
     def checksum(self) -> str:
         return sha256_json(self.as_data())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """Where the training runs; results may differ from one to another in the last digits."""
-
-    device: str = "auto"
-    devices: int = 1
-    precision: str = "32-true"
-    threads: int | None = None  # of each process
 
 
 @dataclass(frozen=True)
@@ -124,30 +115,16 @@ def train(plan: Plan, images: Images, test: Images | None, machine: Machine, fol
 
     `test` (the base classes' test images) is looked at only under the leaky selection "test".
     """
-    from lightning_fabric import Fabric
-
     if (test is None) == (plan.select == "test"):
         raise ValueError("test images are needed for, and only for, selection by test")
     training, held_out = (images, test) if plan.select != "val" else _hold_out(images, plan)
-    with exclusive(folder / ".lock", "training this backbone"):
-        state = folder / "state.safetensors"
-        _read_state(state, plan)  # a damaged or foreign state is refused before anything starts
-        try:
-            fabric = Fabric(
-                accelerator=machine.device,
-                devices=machine.devices,
-                precision=machine.precision,  # type: ignore[arg-type]
-                strategy="ddp_spawn" if machine.devices > 1 else "auto",
-            )
-        except (RuntimeError, ValueError) as error:
-            raise UsageError(
-                f"cannot train on --device {machine.device} --precision {machine.precision}: {error}"
-            ) from error
-        job = partial(
-            _train, plan=plan, training=training, held_out=held_out, threads=machine.threads, state_file=state
-        )
-        fabric.launch(job)  # as one object: Fabric would take its arguments apart
-        done = _read_state(state, plan)
+    make_network(plan.recipe.network), make_pipeline(plan.recipe.augment)  # unknown names are refused before the start
+    fabric = machine.fabric()
+    state = folder / "state.safetensors"
+    _read_state(state, plan)  # so is a damaged or foreign state
+    job = partial(_train, plan=plan, training=training, held_out=held_out, threads=machine.threads, state_file=state)
+    fabric.launch(job)  # as one object: Fabric would take its arguments apart
+    done = _read_state(state, plan)
     assert done is not None
     prefix = "model." if plan.select == "last" else "best."
     return Trained(done.part(prefix), done.selected(plan), done.curve)
@@ -274,14 +251,17 @@ class State:
         """The epoch whose weights count: the last, or the best on the held-out images (of equals the latest)."""
         if plan.select == "last":
             return self.epoch
-        return max(self.curve, key=_by(f"{plan.select}_acc"))["epoch"].__int__()
+        best = max(self.curve, key=lambda row: (row[f"{plan.select}_acc"], row["epoch"]))
+        return int(best["epoch"])
 
     def after(self, row: dict[str, float], model: nn.Module, optimizer: torch.optim.SGD, plan: Plan) -> "State":
         curve = [*self.curve, row]
         weights = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
         tensors = {f"model.{k}": v for k, v in weights.items()}
         for name, parameter in model.named_parameters():
-            tensors[f"momentum.{name}"] = optimizer.state[parameter]["momentum_buffer"].detach().cpu()
+            buffer = optimizer.state[parameter].get("momentum_buffer")  # none without momentum
+            if buffer is not None:
+                tensors[f"momentum.{name}"] = buffer.detach().cpu()
         new = State(tensors, self.epoch + 1, curve)
         if plan.select != "last":
             best = weights if new.selected(plan) == new.epoch else self.part("best.")
@@ -335,7 +315,3 @@ def _generator(seed: int, epoch: int) -> torch.Generator:
     """An independent stream for every epoch (and one, epoch -1, for the choice of held-out images)."""
     words = np.random.SeedSequence([seed, epoch + 1]).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(words[0] >> np.uint64(1)))
-
-
-def _by(key: str) -> Callable[[dict[str, float]], tuple[float, float]]:
-    return lambda row: (row[key], row["epoch"])

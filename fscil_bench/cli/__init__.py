@@ -57,10 +57,14 @@ def main(debug: bool) -> None:
 def entry() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
     debug = "--debug" in sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        main(standalone_mode=False)
+        main(arguments, standalone_mode=False)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else error.format_message())
+        sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except click.ClickException as error:

@@ -5,6 +5,7 @@ from typing import Literal
 
 import click
 
+from fscil_bench.errors import UsageError
 from fscil_bench.markdown import number
 from fscil_bench.settings import split_assignments
 
@@ -77,8 +78,9 @@ def train(
 
     changed = load_recipe(recipe, dataset).with_changes(split_assignments(settings))
 
+    from fscil_bench.backbones.machine import Machine
     from fscil_bench.backbones.make import make_backbone
-    from fscil_bench.backbones.training import Machine, Plan
+    from fscil_bench.backbones.training import Plan
 
     plan = Plan(recipe=changed, n_classes=protocol.base, seed=seed, select=select, val_per_class=val_per_class)
     machine = Machine(device=device, devices=devices, precision=precision, threads=threads)
@@ -98,10 +100,12 @@ def extract(name: str, dataset: str, data_root: Path | None, device: str, thread
     from fscil_bench.backbones.store import find_backbone
 
     found = find_backbone(name)
+    if found.shipped:
+        raise UsageError(f"{found.id} is shipped and not to be changed: copy {found.folder} and pass the copy")
 
     from fscil_bench import datasets
     from fscil_bench.backbones.extract import extract as extract_bank
-    from fscil_bench.backbones.training import Machine
+    from fscil_bench.backbones.machine import Machine
     from fscil_bench.files import require_writable
 
     require_writable(found.folder, "a copy of that folder")

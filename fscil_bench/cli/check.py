@@ -11,6 +11,7 @@ from fscil_bench.progress import counter
 from fscil_bench.registry import require_method
 
 if TYPE_CHECKING:
+    from fscil_bench.backbones.store import Backbone
     from fscil_bench.leaderboard.check import Verdict
 
 
@@ -18,12 +19,15 @@ if TYPE_CHECKING:
 @click.option("--quick", is_flag=True, help="One draw of each row instead of all.")
 @click.option("--method", "methods", multiple=True, help="Only rows of this method. Repeatable.")
 @click.option(
+    "--backbone", "folders", multiple=True, help="The folder of a backbone that is not in your store. Repeatable."
+)
+@click.option(
     "--root",
     type=click.Path(path_type=Path),
     help="A leaderboard folder. [default: ./leaderboards, else the shipped one]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def check(quick: bool, methods: tuple[str, ...], root: Path | None, as_json: bool) -> None:
+def check(quick: bool, methods: tuple[str, ...], folders: tuple[str, ...], root: Path | None, as_json: bool) -> None:
     """Measure recorded rows anew and compare every number with its record. Exits with 1 if one moved.
 
     Closed forms must agree to 0.005 points in both directions, methods that draw random numbers to 0.05; stored
@@ -33,11 +37,13 @@ def check(quick: bool, methods: tuple[str, ...], root: Path | None, as_json: boo
     for name in methods:
         require_method(name)
 
+    from fscil_bench.backbones.store import find_backbone
     from fscil_bench.leaderboard.places import leaderboard_root
     from fscil_bench.leaderboard.rows import load_rows
 
+    outside = {backbone.id: backbone for backbone in map(find_backbone, folders)}
     folder = leaderboard_root(root)
-    loaded = load_rows([(folder / "records", False)])
+    loaded = load_rows([(folder / "records", False)], list(outside.values()))
     rows = [row for row in loaded.rows if not methods or row.method in methods]
     if not rows and not loaded.problems:
         raise UsageError(f"no records to check in {folder / 'records'}: `fscil-bench leaderboard update` makes them")
@@ -48,7 +54,7 @@ def check(quick: bool, methods: tuple[str, ...], root: Path | None, as_json: boo
     verdicts = []
     with counter("checking rows", len(rows)) as advance:
         for row in rows:
-            verdicts.append(check_row(row, quick=quick))
+            verdicts.append(check_row(row, _folder(outside, row.backbone), quick=quick))
             advance(1)
     stale = [] if methods else stale_tables(folder, loaded.rows)
     failed = [verdict for verdict in verdicts if verdict.failed]
@@ -66,6 +72,10 @@ def check(quick: bool, methods: tuple[str, ...], root: Path | None, as_json: boo
         )
 
 
+def _folder(outside: "dict[str, Backbone]", identity: str) -> str | None:
+    return str(outside[identity].folder) if identity in outside else None
+
+
 def _show(failed: "list[Verdict]", stale: list[str], refused: list[str]) -> None:
     from fscil_bench.cli.render import show_table
     from fscil_bench.markdown import number
@@ -75,7 +85,7 @@ def _show(failed: "list[Verdict]", stale: list[str], refused: list[str]) -> None
         row = verdict.row
         changed = ", ".join(verdict.changed) or "none that is known: library versions or machine?"
         for m in verdict.moved:
-            where = f"{m.metric}, session {m.session}, {m.draw}"
+            where = f"{m.metric}, {m.where}, {m.draw}"
             values = [number(m.expected), number(m.got), number(m.difference, signed=True)]
             rows.append([row.label, row.protocol, row.backbone, where, changed, *values])
     if rows:

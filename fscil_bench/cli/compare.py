@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
+from fscil_bench.errors import UsageError
+from fscil_bench.metrics import HEADLINE
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
 from fscil_bench.registry import method_names, require_method
-
-METRICS = ("avg_acc", "hmean", "new_acc", "base_acc", "pd", "mean_acc")
 
 
 @click.command()
@@ -17,7 +17,9 @@ METRICS = ("avg_acc", "hmean", "new_acc", "base_acc", "pd", "mean_acc")
 @click.option("--dataset", default="cifar100", show_default=True, help="A dataset's name.")
 @click.option("--backbone", help="Only rows of this backbone (an id or a folder). [default: the dataset's]")
 @click.option("--baseline", help="The row that differences are taken from. [default: what most rows build on]")
-@click.option("--sort", type=click.Choice(METRICS), default="hmean", show_default=True, help="What ranks the rows.")
+@click.option(
+    "--sort", type=click.Choice(list(HEADLINE)), default="hmean", show_default=True, help="What ranks the rows."
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Your own records."
 )
@@ -50,8 +52,8 @@ def compare(
 
     found = find_backbone(backbone or protocol.default_backbone)
     wanted = tuple(dict.fromkeys([*methods, *([baseline] if baseline else [])])) if methods else ()
-    rows, problems = rows_for(dataset, found, wanted, out)
-    tasks = missing_tasks(rows, wanted or tuple(method_names()), found, named=bool(methods))
+    rows, problems = rows_for(protocol, found, wanted, out)
+    tasks = missing_tasks(rows, wanted or tuple(method_names()), protocol, found, named=bool(methods))
     if tasks:
         from fscil_bench.files import require_writable
         from fscil_bench.leaderboard.measuring import measure_rows
@@ -59,9 +61,11 @@ def compare(
         require_writable(out, "--out")
         with counter("measuring", len(tasks)) as advance:
             measure_rows(tasks, out, lambda task, outcome: advance(1))
-        rows, problems = rows_for(dataset, found, wanted, out)
+        rows, problems = rows_for(protocol, found, wanted, out)
     for problem in problems:
         note(f"Left out: {problem}")
+    if not rows:
+        raise UsageError(f"nothing to compare on {dataset} with {found.id}: name a METHOD to measure it")
     comparison = Comparison.of(rows, baseline, sort)
     if as_json:
         click.echo(json.dumps(comparison.as_data()))

@@ -56,8 +56,8 @@ def run(
 
     from fscil_bench.cli.show_result import show_result
     from fscil_bench.evaluate import Arena
-    from fscil_bench.files import exclusive, require_writable
-    from fscil_bench.results import as_record, paired, plain, record_path, write_record
+    from fscil_bench.files import exclusive, plain, require_writable
+    from fscil_bench.results import as_record, lock_path, paired, record_path, store
 
     configured = configure(method, dataset, given)
     other = baseline or configured.method.baseline
@@ -67,14 +67,14 @@ def run(
     if missing:
         note(f"Note: {missing}. Random draws are used; published rows are of another draw.")
     place = record_path(out, configured, arena.protocol, arena.backbone)
-    with exclusive(place.with_suffix(".lock"), f"writing {place.name}"):
+    with exclusive(lock_path(place), f"writing {place.name}"):
         with counter(f"{method}, draws", len(chosen)) as advance:
             result = arena.run(configured, chosen, advance)
         differences = {}
         if other is not None and result.random:
             with counter(f"{other}, draws", len(chosen)) as advance:
                 differences = paired(result, arena.run(configure(other, dataset), chosen, advance))
-        write_record(place, result)
+        store(place, result)
     if as_json:
         by_metric = plain({key: vars(summary) for key, summary in differences.items()})
         click.echo(json.dumps({**as_record(result), "paired": {"baseline": other, "differences": by_metric}}))

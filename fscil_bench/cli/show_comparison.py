@@ -6,31 +6,28 @@ from fscil_bench.backbones.store import Backbone
 from fscil_bench.cli.render import show_table
 from fscil_bench.leaderboard.comparison import Comparison, Line
 from fscil_bench.leaderboard.statistics import COMPARED
-from fscil_bench.markdown import interval, number
+from fscil_bench.markdown import interval, number, spread
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT
 from fscil_bench.protocols import Protocol
 
 
 def show_comparison(comparison: Comparison, protocol: Protocol, backbone: Backbone) -> None:
     lines = [line for line in comparison.lines if line.summaries]
-    rows = [
-        [_name(line), *(f"{number(s.mean)} ± {number(s.high - s.mean)}" for s in line.summaries.values()), _draws(line)]
-        for line in lines
-    ]
-    title = f"{protocol.name} on {backbone.id}: last session, mean over random draws ± half of its 95 % interval"
+    rows = [[line.row.shown, *map(spread, line.summaries.values()), str(len(line.row.draws))] for line in lines]
+    title = f"{protocol.name} on {backbone.id}, last session: mean over random draws ± half of its 95 % interval (sd)"
     show_table(title, ["method", *HEADLINE.values(), "draws"], rows)
     if comparison.baseline is not None and len(lines) > 1:
         _show_differences(comparison, lines)
     standard = [line for line in lines if line.percentiles]
     if standard:
         rows = [
-            [_name(line), *(f"{number(line.row.standard(k))} ({p:.0f})" for k, p in line.percentiles.items())]
+            [line.row.shown, *(f"{number(line.row.standard(k))} ({p:.0f})" for k, p in line.percentiles.items())]
             for line in standard
         ]
         show_table("standard draw (and its percentile among the random ones)", ["method", *HEADLINE.values()], rows)
     for line in comparison.lines:
         if line.row.failed:
-            click.echo(f"{_name(line)} failed: {line.row.failed}")
+            click.echo(f"{line.row.shown} failed: {line.row.failed}")
     for text in (*(DEFINITIONS[key] for key in HEADLINE if key in DEFINITIONS), PD_DEFINITION):
         click.echo(text)
     click.echo(
@@ -45,7 +42,7 @@ def _show_differences(comparison: Comparison, lines: list[Line]) -> None:
     for line in lines:
         if line.row is comparison.baseline:
             continue
-        cells = [_name(line)]
+        cells = [line.row.shown]
         for metric in COMPARED:
             gap = line.differences.get(metric)
             if gap is None:
@@ -56,11 +53,3 @@ def _show_differences(comparison: Comparison, lines: list[Line]) -> None:
         rows.append(cells)
     columns = ["method", *(text for metric in COMPARED for text in (f"Δ {SHORT[metric]} (95 %)", "p"))]
     show_table(f"minus {comparison.baseline.label}", columns, rows)
-
-
-def _name(line: Line) -> str:
-    return line.row.label + (" (yours)" if line.row.own else "")
-
-
-def _draws(line: Line) -> str:
-    return str(len(line.row.draws)) + ("" if line.row.complete else " (incomplete)")

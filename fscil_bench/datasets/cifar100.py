@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from fscil_bench.datasets.archives import extract_tar, fetch
-from fscil_bench.datasets.images import ImageSet, Rows, decode_files, in_order, list_folder
+from fscil_bench.datasets.images import ImageSet, Rows, decode_files, in_order, list_folder, require_class_folders
 from fscil_bench.datasets.verification import Verification, count_images
 from fscil_bench.errors import FscilError, UsageError
+from fscil_bench.files import require_writable
 from fscil_bench.protocols import load_protocol
 
 NAME = "cifar100"
@@ -57,7 +58,9 @@ def official_train_ids(root: Path) -> list[str] | None:
 
 def verify(root: Path) -> Verification:
     """Compare what is under `root` with the official dataset: counts by class and split, file names, pixels."""
-    images = open_images(root)
+    unreadable: list[str] = []
+    folder_only = not (root / ARCHIVE).is_dir() and (root / FOLDER).is_dir()
+    images = _list_folder(root / FOLDER, unreadable) if folder_only else open_images(root)
     report = count_images(images, EXPECTED)
     with (resources.files("fscil_bench.datasets") / "cifar100.json").open() as file:
         expected = json.load(file)
@@ -69,6 +72,7 @@ def verify(root: Path) -> Verification:
             report.problems.append(f"{key}: file names differ from the official ones")
         elif _digest(pixels[rows].tobytes()) != sums["pixels"]:
             report.problems.append(f"{key}: pixels differ from the official ones")
+    report.problems += unreadable
     return report
 
 
@@ -77,6 +81,7 @@ def prepare(root: Path, archive: Path | None) -> Path:
     from torchvision.datasets import CIFAR100
 
     target = root / ARCHIVE
+    require_writable(root, "--data-root")
     if target.is_dir():
         raise UsageError(f"{target} is there already: `fscil-bench data verify {NAME}` checks it")
     source = fetch(CIFAR100.url, CIFAR100.tgz_md5, root) if archive is None else archive
@@ -85,10 +90,15 @@ def prepare(root: Path, archive: Path | None) -> Path:
 
 
 def _open_folder(folder: Path) -> ImageSet:
+    require_class_folders(folder, load_protocol(NAME).classes, ".png")
+    return _list_folder(folder, None)
+
+
+def _list_folder(folder: Path, problems: list[str] | None) -> ImageSet:
     classes = load_protocol(NAME).classes
-    ids, labels = list_folder(folder, classes, (".png",))
+    ids, labels = list_folder(folder, classes, ".png")
     paths = [folder / i for i in ids]
-    return in_order(NAME, classes, ids, labels, lambda rows: decode_files([paths[r] for r in rows], SIZE))
+    return in_order(NAME, classes, ids, labels, lambda rows: decode_files([paths[r] for r in rows], SIZE, problems))
 
 
 def _open_archive(folder: Path, md5s: Mapping[str, str]) -> ImageSet:

@@ -53,29 +53,34 @@ def in_order(
     )
 
 
-def list_folder(folder: Path, classes: Sequence[str], suffixes: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Ids and labels of the images in `<folder>/<split>/<class>/`; every class must be there in both splits."""
-    ids: list[str] = []
-    labels: list[int] = []
+def require_class_folders(folder: Path, classes: Sequence[str], suffix: str) -> None:
+    """Every class must have a folder in both splits."""
     missing = [f"{s}/{c}" for s in SPLITS for c in classes if not (folder / s / c).is_dir()]
     if missing:
         shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        raise UsageError(
-            f"{folder} lacks class folders: {shown}. Expected {folder}/<train|test>/<class>/*{suffixes[0]}"
-        )
+        raise UsageError(f"{folder} lacks class folders: {shown}. Expected {folder}/<train|test>/<class>/*{suffix}")
+
+
+def list_folder(folder: Path, classes: Sequence[str], suffix: str) -> tuple[list[str], list[int]]:
+    """Ids and labels of the images in `<folder>/<split>/<class>/`."""
+    ids: list[str] = []
+    labels: list[int] = []
     for split in SPLITS:
         for label, name in enumerate(classes):
-            found = sorted(p.name for p in (folder / split / name).iterdir() if p.suffix.lower() in suffixes)
+            found = sorted(p.name for p in (folder / split / name).glob("*") if p.suffix.lower() == suffix)
             ids += [f"{split}/{name}/{file}" for file in found]
             labels += [label] * len(found)
     return ids, labels
 
 
-def decode_files(paths: Sequence[Path], size: int) -> Tensor:
-    """The pixels of square image files as one uint8 tensor [n, 3, size, size], decoded in parallel."""
+def decode_files(paths: Sequence[Path], size: int, problems: list[str] | None = None) -> Tensor:
+    """The pixels of square image files as one uint8 tensor [n, 3, size, size], decoded in parallel.
+
+    A file that cannot be used is an error; with a list of `problems` it is entered there and its pixels are black.
+    """
     from PIL import Image
 
-    pixels = np.empty((len(paths), size, size, 3), dtype=np.uint8)
+    pixels = np.zeros((len(paths), size, size, 3), dtype=np.uint8)
 
     def decode(row: int) -> None:
         path = paths[row]
@@ -83,12 +88,22 @@ def decode_files(paths: Sequence[Path], size: int) -> Tensor:
             with Image.open(path) as image:
                 array = np.asarray(image.convert("RGB"))
         except (OSError, ValueError, SyntaxError) as error:
-            raise FscilError(f"cannot read image {path} ({error}): replace it, then run `data verify`") from error
+            raise FscilError(f"cannot read image {path} ({error}): replace it; `data verify` lists all") from error
         if array.shape != (size, size, 3):
             raise FscilError(f"image {path} is {array.shape[1]}x{array.shape[0]} pixels, expected {size}x{size}")
         pixels[row] = array
 
+    def attempt(row: int) -> str | None:
+        try:
+            decode(row)
+        except FscilError as error:
+            if problems is None:
+                raise
+            return str(error)
+        return None
+
     with ThreadPoolExecutor() as pool:
-        for _ in pool.map(decode, range(len(paths))):
-            pass
+        found = [problem for problem in pool.map(attempt, range(len(paths))) if problem is not None]
+    if problems is not None:
+        problems += found
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from fscil_bench.errors import FscilError
 from fscil_bench.evaluate import Arena
 from fscil_bench.leaderboard.rows import Row
-from fscil_bench.protocols.draws import Draw
+from fscil_bench.progress import note
+from fscil_bench.protocols.draws import Draw, UnresolvedDrawError
 from fscil_bench.records import STANDARD
 from fscil_bench.registry import Configured, configure
 from fscil_bench.results import Result, as_record, predictions_path
@@ -28,7 +29,7 @@ class Moved:
 
     metric: str
     draw: str
-    session: int
+    where: str  # the session, or "headline"
     expected: float | None
     got: float | None
 
@@ -51,15 +52,15 @@ class Verdict:
         return bool(self.moved or self.problems)
 
 
-def check_row(row: Row, *, quick: bool = False) -> Verdict:
-    """Measure a recorded row anew, all its draws or just one, and compare."""
+def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> Verdict:
+    """Measure a recorded row anew, all its draws or just one, and compare; `backbone` is its folder, if not its id."""
     verdict = Verdict(row)
     if row.failed:
         verdict.problems.append(f"the record says that the method failed: {row.failed}")
         return verdict
     try:
         given = {key: str(value) for key, value in row.user_settings.items()}
-        arena = Arena(row.protocol, row.backbone)
+        arena = Arena(row.protocol, backbone or row.backbone)
         configured = configure(row.method, row.protocol, given)
         draws = _draws(arena, row, quick=quick)
         result = arena.run(configured, draws)
@@ -69,15 +70,21 @@ def check_row(row: Row, *, quick: bool = False) -> Verdict:
     new = as_record(result)
     tolerance = SAMPLED if configured.method.sampled else EXACT
     verdict.changed = _changed_inputs(row.record, new)
-    verdict.moved = _moved(row.record, new, tolerance)
+    verdict.moved = _moved(row.record, new, tolerance) or _summary_moved(row.record, new, tolerance)
     verdict.problems += _other_predictions(row.path, result, arena, configured, draws)
     return verdict
 
 
 def _draws(arena: Arena, row: Row, *, quick: bool) -> list[Draw]:
-    names = ([STANDARD] if row.record["standard"] is not None else []) + row.draws
-    draws, _ = arena.draws(names[:1] if quick else names, None, costly=False)
-    return draws
+    """The draws of the record; the standard one is left out where its images cannot be found here."""
+    if row.record["standard"] is not None:
+        try:
+            standard, _ = arena.draws([STANDARD], None, costly=False)
+        except UnresolvedDrawError as error:
+            note(f"Not checked: {row.label}, standard draw: {error}")
+        else:
+            return standard if quick else [*standard, *arena.draws(row.draws, None, costly=False)[0]]
+    return arena.draws(row.draws[:1] if quick else row.draws, None, costly=False)[0]
 
 
 def _changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -98,26 +105,51 @@ def _changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 def _moved(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[Moved]:
     """Of each metric the number that moved most, if one moved by more than the tolerance."""
+    before, after = _numbers(old), _numbers(new)
     worst: dict[str, Moved] = {}
-    pairs = [(name, _of_draw(old, name), _of_draw(new, name)) for name in new["draws"]["names"]]
-    if new["standard"] is not None:
-        pairs.append((STANDARD, old["standard"]["by_session"], new["standard"]["by_session"]))
-    for draw, before, after in pairs:
-        for metric in after:
-            for session, (expected, got) in enumerate(zip(before[metric], after[metric], strict=True)):
-                move = Moved(metric, draw, session, expected, got)
-                if expected is None and got is None:
-                    continue
-                if not abs(move.difference) <= tolerance and (
-                    metric not in worst or abs(move.difference) > abs(worst[metric].difference)
-                ):
-                    worst[metric] = move
+    for key, got in after.items():
+        metric, draw, where = key
+        move = Moved(metric, draw, where, before.get(key), got)
+        if move.expected is None and got is None:
+            continue
+        known = worst.get(metric)
+        if not abs(move.difference) <= tolerance and (known is None or abs(move.difference) > abs(known.difference)):
+            worst[metric] = move
     return list(worst.values())
 
 
-def _of_draw(record: dict[str, Any], name: str) -> dict[str, list[float | None]]:
-    place = record["draws"]["names"].index(name)
-    return {metric: values[place] for metric, values in record["draws"]["metrics"]["by_session"].items()}
+def _numbers(record: dict[str, Any]) -> dict[tuple[str, str, str], float | None]:
+    """Every number of a record by metric, draw and place: session by session, headline, and as papers count."""
+    names, metrics = record["draws"]["names"], record["draws"]["metrics"]
+    of_draws = {name: {group: _pick(metrics[group], i) for group in metrics} for i, name in enumerate(names)}
+    if record["standard"] is not None:
+        of_draws[STANDARD] = record["standard"]
+    found: dict[tuple[str, str, str], float | None] = {}
+    for draw, groups in of_draws.items():
+        for group, by_metric in groups.items():
+            for metric, values in by_metric.items():
+                name = f"{metric} (paper)" if group == "paper" else metric
+                if isinstance(values, list):
+                    found |= {(name, draw, f"session {t}"): value for t, value in enumerate(values)}
+                else:
+                    found[name, draw, "headline"] = values
+    return found
+
+
+def _pick(by_metric: dict[str, list[Any]], place: int) -> dict[str, Any]:
+    return {metric: values[place] for metric, values in by_metric.items()}
+
+
+def _summary_moved(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[Moved]:
+    """Means over draws that are not those of the draws; only if the draws are all there."""
+    if old["draws"]["names"] != new["draws"]["names"]:
+        return []
+    moves = [
+        Moved(metric, "all draws", part, (old["summary"].get(metric) or {}).get(part), value)
+        for metric, values in new["summary"].items()
+        for part, value in values.items()
+    ]
+    return [move for move in moves if move.expected != move.got and not abs(move.difference) <= tolerance]
 
 
 def _other_predictions(
@@ -131,7 +163,8 @@ def _other_predictions(
     except (OSError, SafetensorError, KeyError, TypeError) as error:
         return [f"predictions {path.name} cannot be read ({error})"]
     if draw not in result.walk.draws:
-        return [f"predictions {path.name} are of draw {draw}, which the record does not hold"]
+        missed = draw == STANDARD  # it could not be resolved here, and that was said
+        return [] if missed else [f"predictions {path.name} are of draw {draw}, which the record does not hold"]
     position = result.walk.draws.index(draw)
     now = result.walk.predictions[position]
     if stored.shape != now.shape:

@@ -5,13 +5,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fscil_bench.backbones.store import Backbone
-from fscil_bench.errors import UsageError
+from fscil_bench.backbones.store import Backbone, bank_name
+from fscil_bench.errors import FscilError, UsageError
+from fscil_bench.files import plain
 from fscil_bench.leaderboard.measuring import Task
 from fscil_bench.leaderboard.rows import Row, load_rows, shipped_root
 from fscil_bench.leaderboard.statistics import COMPARED, Difference, common_baseline, difference, holm, percentile
 from fscil_bench.leaderboard.tables import ranked
 from fscil_bench.metrics import HEADLINE, Summary, summarise
+from fscil_bench.progress import note
+from fscil_bench.protocols import Protocol
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,9 @@ class Comparison:
                     "complete": line.row.complete,
                     "failed": line.row.failed,
                     "draws": len(line.row.draws),
-                    "summary": {key: _plain(asdict(value)) for key, value in line.summaries.items()},
+                    "summary": {key: plain(asdict(value)) for key, value in line.summaries.items()},
                     "difference": {
-                        key: {**_plain(asdict(value.summary)), "p_holm": value.p}
+                        key: {**plain(asdict(value.summary)), "p_holm": value.p}
                         for key, value in line.differences.items()
                     },
                     "standard": {key: line.row.standard(key) for key in HEADLINE},
@@ -74,29 +77,34 @@ class Comparison:
         }
 
 
-def rows_for(dataset: str, backbone: Backbone, methods: Sequence[str], own: Path) -> tuple[list[Row], list[str]]:
-    """Shipped and own rows of some methods (or all) on a backbone, and the records that had to be left out."""
-    loaded = load_rows([(shipped_root() / "records", False), (own, True)])
-    rows = [
-        row
-        for row in loaded.rows
-        if row.protocol == dataset and row.backbone == backbone.id and (not methods or row.method in methods)
-    ]
-    return rows, loaded.problems
+def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own: Path) -> tuple[list[Row], list[str]]:
+    """Shipped and own rows of some methods (or all) on a backbone's bank, and the records that had to be left out."""
+    loaded = load_rows([(shipped_root() / "records", False), (own, True)], [backbone])
+    bank = backbone.checksum(bank_name(protocol.dataset))
+    rows = [row for row in loaded.rows if row.protocol == protocol.name and row.bank == bank]
+    return [row for row in rows if not methods or row.method in methods], loaded.problems
 
 
-def missing_tasks(rows: Sequence[Row], methods: Sequence[str], backbone: Backbone, *, named: bool) -> list[Task]:
-    """What must be measured before the methods can be shown: those without a record, costly ones only if named."""
+def missing_tasks(
+    rows: Sequence[Row], methods: Sequence[str], protocol: Protocol, backbone: Backbone, *, named: bool
+) -> list[Task]:
+    """What must be measured before the methods can be shown: those without a full row, costly ones only if named."""
     from fscil_bench.registry import load_method
 
     tasks = []
     for name in methods:
-        if any(row.method == name for row in rows):
+        if any(row.method == name and row.complete and not row.user_settings for row in rows):
             continue
-        kind = load_method(name)
+        try:
+            kind = load_method(name)
+        except FscilError as error:
+            if named:
+                raise
+            note(f"Left out: {error}")
+            continue
         fits = kind.recipe is None or backbone.card["recipe"]["name"] == kind.recipe
         if named or (fits and not kind.costly):
-            tasks.append(Task(name, backbone.card["dataset"], str(backbone.folder)))
+            tasks.append(Task(name, protocol.name, str(backbone.folder)))
     return tasks
 
 
@@ -108,7 +116,3 @@ def _line(i: int, row: Row, differences: dict[tuple[int, str], Difference]) -> L
         if standard is not None:
             percentiles[key] = percentile(standard, row.headline(key))
     return Line(row, summaries, {m: d for (j, m), d in differences.items() if j == i}, percentiles)
-
-
-def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if value != value else value for key, value in values.items()}  # noqa: PLR0124 (NaN)

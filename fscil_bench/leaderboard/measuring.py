@@ -1,15 +1,17 @@
 """Measure rows anew: every method, in every setting that deserves a row, on every backbone with a bank."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import signal
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from fscil_bench.errors import FscilError
-from fscil_bench.files import write_json
+from fscil_bench.backbones.store import Backbone
+from fscil_bench.errors import FscilError, UsageError
+from fscil_bench.files import exclusive
 from fscil_bench.records import read_record
 
 IGNORED = ("cost", "environment")  # differ from machine to machine and run to run
@@ -23,10 +25,13 @@ class Task:
     dataset: str
     backbone: str
     settings: Mapping[str, str] = field(default_factory=dict)
-    draws: tuple[str, ...] | None = None  # None: those of a complete row
+
+    def __str__(self) -> str:
+        settings = "".join(f" {key}={value}" for key, value in self.settings.items())
+        return f"{self.method}{settings} on {self.dataset}, {Path(self.backbone).name}"
 
 
-def tasks_for(methods: Iterable[str], backbones: Iterable[Any]) -> list[Task]:
+def tasks_for(methods: Iterable[str], backbones: Iterable[Backbone]) -> list[Task]:
     """Every row that the methods have on the backbones' own datasets: defaults, and the declared variants."""
     from fscil_bench.registry import load_method
 
@@ -43,7 +48,7 @@ def tasks_for(methods: Iterable[str], backbones: Iterable[Any]) -> list[Task]:
 
 
 def measure_rows(
-    tasks: list[Task],
+    tasks: Sequence[Task],
     root: Path,
     done: Callable[[Task, str], None] = lambda task, outcome: None,
     workers: int | None = None,
@@ -54,36 +59,38 @@ def measure_rows(
         for task in tasks:
             done(task, measure_row(task, root))
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        futures = {pool.submit(measure_row, task, root): task for task in tasks}
-        for future in as_completed(futures):
-            done(futures[future], future.result())
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
+        try:
+            futures = {pool.submit(measure_row, task, root): task for task in tasks}
+            for future in as_completed(futures):
+                done(futures[future], future.result())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def measure_row(task: Task, root: Path) -> str:
     """Measure one row; store it unless its inputs and numbers are those on record. Says what happened."""
     from fscil_bench.evaluate import Arena
     from fscil_bench.registry import configure
-    from fscil_bench.results import as_record, failed_record, record_path, write_predictions
+    from fscil_bench.results import as_record, lock_path, record_path, store, store_failure
 
     arena = Arena(task.dataset, task.backbone)
     configured = configure(task.method, task.dataset, task.settings)
     path = record_path(root, configured, arena.protocol, arena.backbone)
-    draws, _ = arena.draws(task.draws or (), None, costly=configured.method.costly)
-    try:
-        result = arena.run(configured, draws)
-    except Exception as error:
-        record = failed_record(configured, arena.backbone, arena.split, f"{type(error).__name__}: {error}")
-        path.unlink(missing_ok=True)
-        write_json(path.with_name(path.name.replace(".fscil.json", ".failed.json")), record)
-        return f"failed: {error}"
-    record = as_record(result)
-    if path.is_file() and same_inputs_and_numbers(_read_or_none(path), record):
-        return "unchanged"
-    write_predictions(path, result)
-    write_json(path, record)
-    path.with_name(path.name.replace(".fscil.json", ".failed.json")).unlink(missing_ok=True)
-    return "measured"
+    draws, _ = arena.draws((), None, costly=configured.method.costly)
+    with exclusive(lock_path(path), f"writing {path.name}"):
+        try:
+            result = arena.run(configured, draws)
+        except UsageError:
+            raise
+        except Exception as error:
+            store_failure(path, configured, arena.backbone, arena.split, f"{type(error).__name__}: {error}")
+            return f"failed: {error}"
+        if path.is_file() and same_inputs_and_numbers(_read_or_none(path), as_record(result)):
+            return "unchanged"
+        store(path, result)
+        return "measured"
 
 
 def same_inputs_and_numbers(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
@@ -100,8 +107,9 @@ def _read_or_none(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _one_thread() -> None:
-    """Processes share the cores; threads within them would only get into each other's way."""
+def _start_worker() -> None:
+    """Processes share the cores, so each takes one thread; an interrupt is the parent's to handle."""
     import torch
 
     torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,7 +1,8 @@
 """Rows of a leaderboard, read from records. A record that does not fit is named and left out, never mixed in."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fscil_bench.backbones.store import bank_name, list_backbones
+from fscil_bench.backbones.store import Backbone, bank_name, list_backbones
 from fscil_bench.errors import FscilError
-from fscil_bench.protocols import load_protocol
+from fscil_bench.metrics import Metrics
+from fscil_bench.protocols import FEW, MANY, load_protocol
 from fscil_bench.records import read_record
 
 Values = npt.NDArray[np.float64]
-FULL, FULL_COSTLY = 100, 10  # random draws of a complete row
 
 
 @dataclass(frozen=True)
@@ -63,17 +64,28 @@ class Row:
 
     @property
     def complete(self) -> bool:
-        wanted = FULL_COSTLY if self.record["method"]["costly"] else FULL
-        return len(self.draws) >= wanted
+        """Whether it holds all the random draws of a full row."""
+        wanted = FEW if self.record["method"]["costly"] else MANY
+        return {f"random:{seed}" for seed in range(wanted)} <= set(self.draws)
+
+    @property
+    def shown(self) -> str:
+        """The label with what a reader must know before comparing it."""
+        return self.label + ("" if self.complete or self.failed else " (incomplete)") + (" (yours)" if self.own else "")
 
     @property
     def seen_new_classes(self) -> bool:
         """Whether the backbone's pretraining has, or may have, seen new classes or test images."""
         return str(self.record["backbone"]["overlap"]["kind"]) != "none"
 
+    @cached_property
+    def _headline(self) -> dict[str, Values]:
+        by_session = self.record["draws"]["metrics"]["by_session"]
+        return Metrics({metric: self.by_session(metric) for metric in by_session}).headline
+
     def headline(self, metric: str) -> Values:
         """One number for each random draw."""
-        return _array(self.record["draws"]["metrics"]["headline"][metric])
+        return self._headline[metric]
 
     def by_session(self, metric: str) -> Values:
         """[draws, sessions]; NaN where not defined."""
@@ -96,9 +108,15 @@ def shipped_root() -> Path:
     return Path(str(resources.files("fscil_bench_leaderboards")))
 
 
-def load_rows(roots: Iterable[tuple[Path, bool]]) -> Loaded:
-    """All rows under some roots, each with whether it is the user's own; an own copy of a known row is dropped."""
-    banks = {backbone.id: backbone.card["files"] for backbone in list_backbones()}
+def load_rows(roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = ()) -> Loaded:
+    """All rows under some roots, each with whether it is the user's own; an own copy of a known row is dropped.
+
+    `outside` are backbones that rows may be of besides those in the store.
+    """
+    banks: dict[tuple[str, str], set[str]] = {}
+    for backbone in (*list_backbones(), *outside):
+        for file, digest in backbone.card["files"].items():
+            banks.setdefault((backbone.id, file), set()).add(digest)
     rows: dict[str, Row] = {}
     problems = []
     for root, own in roots:
@@ -113,13 +131,13 @@ def load_rows(roots: Iterable[tuple[Path, bool]]) -> Loaded:
     return Loaded(list(rows.values()), problems)
 
 
-def _require_current(row: Row, banks: dict[str, dict[str, str]]) -> None:
+def _require_current(row: Row, banks: dict[tuple[str, str], set[str]]) -> None:
     """Refuse a record of another split, or of another bank under an installed backbone's name."""
     protocol = load_protocol(row.protocol)
     if row.record["protocol"]["sha256"] != protocol.sha256:
         raise FscilError(f"{row.path} was measured on another {row.protocol} split (checksum differs): measure it anew")
-    bank = banks.get(row.backbone, {}).get(bank_name(protocol.dataset))
-    if bank is not None and bank != row.bank:
+    known = banks.get((row.backbone, bank_name(protocol.dataset)))
+    if known is not None and row.bank not in known:
         raise FscilError(
             f"{row.path} was measured on another bank of {row.backbone} (checksum differs): measure it anew"
         )

@@ -13,7 +13,7 @@ COMPARED = ("avg_acc", "hmean", "new_acc", "base_acc")
 
 @dataclass(frozen=True)
 class Difference:
-    """Row minus baseline over common draws; `p` is Wilcoxon's signed-rank test, None before correction is asked for."""
+    """Row minus baseline over common draws, and the p-value of Wilcoxon's signed-rank test."""
 
     summary: Summary
     p: float
@@ -28,7 +28,8 @@ def difference(row: Row, baseline: Row, metric: str) -> Difference | None:
     if len(common) < 2:
         return None
     ours, theirs = (list(indices) for indices in zip(*common, strict=True))
-    gaps = row.headline(metric)[ours] - baseline.headline(metric)[theirs]
+    # rounded, so that equal gaps rank as ties whatever the last bits say
+    gaps = np.round(row.headline(metric)[ours] - baseline.headline(metric)[theirs], 9)
     return Difference(summarise(gaps), _wilcoxon(gaps))
 
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ import numpy as np
 from fscil_bench.files import write_bytes
 from fscil_bench.leaderboard.rows import Row
 from fscil_bench.leaderboard.statistics import COMPARED, common_baseline, difference, holm
-from fscil_bench.markdown import interval, number, table
+from fscil_bench.markdown import interval, number, spread, table
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, summarise
-from fscil_bench.protocols import Protocol, load_protocol
+from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
 
 FSL = ("5w1s", "5w5s")
+DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
 
 
@@ -37,15 +39,20 @@ def render_tables(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def write_tables(root: Path, rows: Sequence[Row]) -> None:
-    for name, text in render_tables(rows).items():
-        if not (root / name).is_file() or (root / name).read_text() != text:
-            write_bytes(root / name, text.encode())
+    """Bring the table files under `root` in line with the rows; those that have no rows any more are removed."""
+    wanted = render_tables(rows)
+    for name in stale_tables(root, rows):
+        if name in wanted:
+            write_bytes(root / name, wanted[name].encode())
+        else:
+            (root / name).unlink()
 
 
 def stale_tables(root: Path, rows: Sequence[Row]) -> list[str]:
     """The table files under `root` that are not what the records give."""
     wanted = render_tables(rows)
-    there = {path.name: path.read_text() for kind in ("md", "csv", "json") for path in root.glob(f"*.{kind}")}
+    possible = ["costs.csv", *(f"{name}.{kind}" for name in protocol_names() for kind in ("md", "csv", "json"))]
+    there = {name: (root / name).read_text() for name in possible if (root / name).is_file()}
     return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
 
 
@@ -70,8 +77,8 @@ def _markdown(protocol: Protocol, rows: Sequence[Row]) -> str:
         group = [row for row in rows if row.seen_new_classes == seen]
         if seen and group:
             parts.append("# Ranked apart: backbones whose pretraining has seen new classes or test images")
-        for backbone in dict.fromkeys(row.backbone for row in group):
-            parts += _backbone_section(protocol, [row for row in group if row.backbone == backbone])
+        for bank in dict.fromkeys(row.bank for row in group):
+            parts += _backbone_section(protocol, [row for row in group if row.bank == bank])
     parts += _published_section(protocol)
     parts += ["## What the words mean", "\n".join(f"- {line}" for line in (*DEFINITIONS.values(), PD_DEFINITION))]
     parts.append(
@@ -94,7 +101,10 @@ def _backbone_section(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
     ]
     measured = [row for row in rows if not row.failed and row.draws]
     parts = [f"## Backbone {rows[0].backbone}", "\n".join(f"- {line}" for line in about)]
-    parts += ["### Last session: mean over random draws, ± half of its 95 % interval", _headline_table(rows)]
+    parts += [
+        "### Last session: mean over random draws ± half of its 95 % interval (sd over draws)",
+        _headline_table(rows),
+    ]
     if any(row.record["standard"] for row in measured):
         parts += ["### Last session: the standard draw", _standard_table(measured)]
     baseline = next((row for row in measured if row.label == common_baseline(measured)), None)
@@ -112,20 +122,16 @@ def _headline_table(rows: Sequence[Row]) -> str:
         method = row.record["method"]
         privileges = ", ".join(method["privileges"]) or "none"
         if row.failed:
-            lines.append([f"{row.label} (failed: {row.failed})", privileges, str(method["exemplars"])] + ["–"] * 9)
+            blanks = ["–"] * (len(columns) - 3)
+            lines.append([f"{row.shown} (failed: {row.failed})", privileges, str(method["exemplars"]), *blanks])
             continue
-        mark = "" if row.complete else " (incomplete)"
-        cells = []
-        for metric in HEADLINE:
-            summary = summarise(row.headline(metric)) if row.draws else None
-            half = None if summary is None else summary.high - summary.mean
-            cells.append("–" if summary is None else f"{number(summary.mean)} ± {number(half)}")
-        lines.append([row.label + mark, privileges, str(method["exemplars"]), *cells, "", "", str(len(row.draws))])
+        cells = [spread(summarise(row.headline(metric))) if row.draws else "–" for metric in HEADLINE]
+        lines.append([row.shown, privileges, str(method["exemplars"]), *cells, "", "", str(len(row.draws))])
     return table(columns, lines, left=2)
 
 
 def _standard_table(rows: Sequence[Row]) -> str:
-    lines = [[row.label, *(number(row.standard(metric)) for metric in HEADLINE)] for row in rows]
+    lines = [[row.shown, *(number(row.standard(metric)) for metric in HEADLINE)] for row in rows]
     return table(["method", *HEADLINE.values()], lines)
 
 
@@ -140,13 +146,14 @@ def _difference_table(rows: Sequence[Row], baseline: Row) -> str:
         if gap is not None:
             mean = number(gap.summary.mean, signed=True)
             texts = [f"{mean} ({interval(gap.summary, signed=True)})", f"{next(adjusted):.1g}"]
-        cells.setdefault(row.label, []).extend(texts)
-    columns = ["method", *(text for metric in COMPARED for text in (f"Δ {SHORT[metric]} (95 %)", "p, Holm"))]
-    return table(columns, [[label, *texts] for label, texts in cells.items()])
+        pairs = str(gap.summary.n) if gap is not None else "0"
+        cells.setdefault(str(row.path), [row.shown, pairs]).extend(texts)
+    columns = ["method", "pairs", *(text for metric in COMPARED for text in (f"Δ {SHORT[metric]} (95 %)", "p, Holm"))]
+    return table(columns, list(cells.values()))
 
 
 def _session_table(protocol: Protocol, rows: Sequence[Row], metric: str) -> str:
-    lines = [[row.label, *(number(v) for v in row.by_session(metric).mean(axis=0))] for row in rows]
+    lines = [[row.shown, *(number(v) for v in row.by_session(metric).mean(axis=0))] for row in rows]
     return table(["method", *(str(t) for t in range(protocol.sessions + 1))], lines)
 
 
@@ -205,18 +212,23 @@ def _flat(row: Row) -> dict[str, Any]:
         line[f"{metric}_standard"] = _blank(row.standard(metric))
     line |= dict.fromkeys(FSL, "")
     for t in range(load_protocol(row.protocol).sessions + 1):
-        line[f"avg_acc_session_{t}"] = float(row.by_session("avg_acc")[:, t].mean()) if row.draws else ""
+        line[f"avg_acc_session_{t}"] = _blank(row.by_session("avg_acc")[:, t].mean()) if row.draws else ""
     return line
 
 
 def _nested(row: Row) -> dict[str, Any]:
     """The record without its single draws: what most readers want."""
-    kept = {key: value for key, value in row.record.items() if key not in ("draws", "cost", "environment")}
+    kept = {key: value for key, value in row.record.items() if key not in ("draws", "summary", "cost", "environment")}
     by_session: dict[str, Any] = {}
+    summary = {metric: asdict(summarise(row.headline(metric))) for metric in HEADLINE if row.draws}
+    kept["summary"] = {
+        metric: {key: _blank(value) if key != "n" else value for key, value in values.items()}
+        for metric, values in summary.items()
+    }
     if row.draws:
         for metric in DEFINITIONS:
             means = row.by_session(metric).mean(axis=0)
-            by_session[metric] = [None if np.isnan(value) else float(value) for value in means]
+            by_session[metric] = [None if np.isnan(value) else round(float(value), DIGITS) for value in means]
     return {**kept, "complete": row.complete, "n_draws": len(row.draws), "mean_by_session": by_session}
 
 
@@ -246,4 +258,4 @@ def _csv(lines: Sequence[dict[str, Any]]) -> str:
 
 
 def _blank(value: float | None) -> float | str:
-    return "" if value is None or np.isnan(value) else value
+    return "" if value is None or np.isnan(value) else round(float(value), DIGITS)

@@ -13,6 +13,7 @@ from fscil_bench.errors import FscilError, unknown_name
 from fscil_bench.files import sha256_json
 
 SCHEMA = "fscil-bench/protocol/1"
+MANY, FEW = 100, 10  # random draws of a full row: of cheap methods, of costly ones
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class UnresolvedDrawError(UsageError):
-    """The standard draw names images by an index that only the official archive explains."""
+    """The standard draw names images that cannot be found here."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Split:
             for k, image in enumerate(images):
                 row = row_of.get(image)
                 if row is None:
-                    raise UsageError(f"the standard draw needs image {image}, which the bank does not hold")
+                    raise UnresolvedDrawError(f"the standard draw needs image {image}, which the bank does not hold")
                 if self.targets[row] != number or self.bank.is_test[row]:
                     raise FscilError(f"the standard draw gives class {name} the image {image}, no training image of it")
                 rows[i, k] = row

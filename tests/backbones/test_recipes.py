@@ -52,6 +52,8 @@ def test_changes_are_typed():
         ({"epochs": "0"}, "epochs must be at least 1"),
         ({"epoch": "3"}, "did you mean 'epochs'"),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"momentum": "0"}, "nesterov=true needs momentum"),
+        ({"warmup": "1"}, "warmup must be at least 0 and below 1"),
         ({"name": "x"}, "unknown setting"),
     ],
 )

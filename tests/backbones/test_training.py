@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.recipes import load_recipe
-from fscil_bench.backbones.training import Images, Machine, Normalise, Plan, train
+from fscil_bench.backbones.training import Images, Normalise, Plan, train
 from fscil_bench.errors import FscilError, UsageError
 
 RECIPE = replace(load_recipe("short", "cifar100"), network="resnet8", epochs=3, batch_size=16, lr=0.05)
@@ -154,11 +155,9 @@ def test_a_state_of_other_settings_is_not_taken(images, tmp_path):
         train(plan(seed=5), images, None, CPU, tmp_path)
 
 
-def test_two_trainings_in_one_place(images, tmp_path):
-    from fscil_bench.files import exclusive
-
-    with exclusive(tmp_path / ".lock", "testing"), pytest.raises(FscilError, match="another process"):
-        train(plan(), images, None, CPU, tmp_path)
+def test_without_momentum(images, tmp_path):
+    recipe = replace(RECIPE, momentum=0.0, nesterov=False)
+    assert len(train(plan(recipe=recipe), images, None, CPU, tmp_path).curve) == 3
 
 
 def test_unknown_precision_is_named(images, tmp_path):

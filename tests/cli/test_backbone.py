@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -42,6 +44,52 @@ def test_training_twice_is_refused_unless_told(trained, cli, tiny_cifar):
     assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar, "--restart").code == 0
 
 
+def test_two_trainings_of_one_backbone_at_once(cli, tiny_cifar, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from fscil_bench.files import exclusive\n"
+        "with exclusive(Path(sys.argv[1]), 'x'): print('held', flush=True); sys.stdin.read()"
+    )
+    lock = home() / "training" / "cifar100-resnet8-short-s7.lock"
+    identity = ("--seed", "7", "--recipe", "short", "--data-root", tiny_cifar)
+    refused = cli(*TRAIN, *TINY, *identity, "--restart")
+    assert refused.code == 0  # learn the id
+    lock = home() / "training" / f"{next((home() / 'backbones').iterdir()).name}.lock"
+    holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        done = cli(*TRAIN, *TINY, *identity, "--restart")
+    finally:
+        holder.communicate()
+    assert done.code == 1
+    assert "another process is training" in done.error_line
+    assert next((home() / "backbones").iterdir()).joinpath("card.json").exists()
+
+
+def test_restarting_after_a_cut_in_mid_extraction(trained, cli, tiny_cifar, monkeypatch):
+    """--restart, killed between saving the weights and the end of extraction: the same command again mends it."""
+
+    def cut(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fscil_bench.backbones.make.extract", cut)
+        assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar, "--restart").code == 130
+    assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar).code == 0
+    run = cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", trained.name, "--draws", "2")
+    assert run.code == 0
+
+
+def test_shipped_backbones_are_never_overwritten(trained, cli, tiny_cifar, monkeypatch):
+    monkeypatch.setattr("fscil_bench.backbones.store._shipped_root", lambda: trained.parent)
+    done = cli("backbone", "extract", trained.name, "--dataset", "cifar100", "--data-root", tiny_cifar)
+    assert done.code == 2
+    assert "is shipped and not to be changed" in done.error_line
+    monkeypatch.setenv("FSCIL_BENCH_HOME", str(trained.parents[2] / "other"))
+    again = cli(*TRAIN, *TINY, "--data-root", tiny_cifar)
+    assert again.code == 0
+    assert f"{trained.name}-own: session 0" in again.out
+
+
 def test_extraction_alone_gives_the_same_bank(trained, cli, tiny_cifar):
     path = trained / bank_name("cifar100")
     before = path.read_bytes()
@@ -54,8 +102,11 @@ def test_extraction_alone_gives_the_same_bank(trained, cli, tiny_cifar):
     assert path.stat().st_size > len(before)
 
 
-def test_a_training_that_lost_its_bank_goes_on_with_extraction(trained, cli, tiny_cifar):
+def test_a_training_without_a_bank_goes_on_with_extraction(trained, cli, tiny_cifar, read):
     (trained / bank_name("cifar100")).unlink()
+    card = read(trained / "card.json")
+    del card["files"][bank_name("cifar100")]
+    (trained / "card.json").write_text(json.dumps(card))
     weights = (trained / "weights.safetensors").stat().st_mtime_ns
     assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar).code == 0
     assert (trained / bank_name("cifar100")).exists()

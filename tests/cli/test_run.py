@@ -34,7 +34,7 @@ def test_it_prints_sessions_published_row_differences_and_place(run, tmp_path):
     assert "AvgAcc, mean of 4 draws" in done.out
     assert "AvgAcc, published: TEEN" in done.out
     assert "minus protonet, paired" in done.out
-    assert "implies" not in done.out
+    assert "? AvgAcc, session 6: printed 57.90" in done.out
     assert "HMean: harmonic mean of BAcc and NAcc" in done.out
     assert "Draws: 4 random, random:0 to random:3" in done.out
     assert "Record: runs/cifar100/toy/teen.fscil.json" in done.out
@@ -88,6 +88,8 @@ def test_one_draw_has_no_interval(run):
     done = run("--draw", "random:7")
     assert done.code == 0, done.err
     assert "Draws: random:7" in done.out
+    headline = next(line for line in done.out.splitlines() if line.startswith("| PD |"))
+    assert headline.split("|")[3:5] == [" – ", " – "]
 
 
 def test_a_missing_standard_draw_is_a_note_not_an_error(run):
@@ -149,6 +151,12 @@ def test_unknown_names_exit_with_2(run, cli):
     assert "unknown backbone 'nothing'" in done.error_line
 
 
+def test_a_wrong_data_root_exits_with_2(run, tmp_path):
+    done = run("--data-root", tmp_path / "none")
+    assert done.code == 2
+    assert "is not a folder" in done.error_line
+
+
 def test_an_unwritable_output_exits_with_2(run, tmp_path):
     (tmp_path / "file").write_text("")
     done = run("--out", tmp_path / "file" / "runs")
@@ -197,11 +205,16 @@ def test_a_full_disk_exits_with_1_and_keeps_the_old_record(run, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fscil_bench.results.save_file", full)
-    done = run("--draws", "3")
-    assert done.code == 1
-    assert "No space left" in done.error_line
-    assert RECORD.read_text() == before
+    predictions = (FOLDER / "teen.fscil.predictions.safetensors").read_bytes()
+    for place in ("fscil_bench.results.save_file", "fscil_bench.files.Path.write_bytes"):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, full)
+            done = run("--draws", "3", "--set", "tau=16")
+        assert done.code == 1
+        assert "No space left" in done.error_line
+        assert RECORD.read_text() == before
+        assert (FOLDER / "teen.fscil.predictions.safetensors").read_bytes() == predictions
+        assert len(list(FOLDER.iterdir())) == 2
 
 
 def test_an_interrupt_exits_with_130(run, monkeypatch):
@@ -235,6 +248,14 @@ def test_ls_methods_and_datasets(cli):
         "miniimagenet",
     ]
     assert "60 base classes" in cli("ls", "datasets").out
+
+
+def test_no_arguments_give_help(cli):
+    for args in ((), ("ls",), ("backbone",)):
+        done = cli(*args)
+        assert done.code == 2
+        assert done.out.startswith("Usage: ")
+        assert "Commands:" in done.out
 
 
 def test_unknown_commands_get_a_suggestion(cli):

@@ -154,14 +154,20 @@ def test_verify_lists_everything_wrong(copy, monkeypatch, tmp_path):
     (folder / "bear" / "bear_s_000000.png").unlink()
     (folder / "bed" / "bed_s_000000.png").rename(folder / "bed" / "other.png")
     Image.new("RGB", (32, 32)).save(folder / "bee" / "bee_s_000000.png")
+    (folder / "beetle" / "beetle_s_000000.png").write_bytes(b"no image")
+    shutil.rmtree(copy / "cifar100" / "test" / "worm")
     report = cifar100.verify(copy)
     assert report.counts["bear"] == {"train": 5, "test": 2}
-    assert report.problems == [
+    assert report.problems[:-1] == [
         "train/bear: 5 images, expected 6",
+        "test/worm: 0 images, expected 2",
         "train/bear: file names differ from the official ones",
         "train/bed: file names differ from the official ones",
         "train/bee: pixels differ from the official ones",
+        "train/beetle: pixels differ from the official ones",
+        "test/worm: file names differ from the official ones",
     ]
+    assert "beetle_s_000000.png" in report.problems[-1]
 
 
 @pytest.fixture

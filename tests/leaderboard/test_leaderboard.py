@@ -127,6 +127,21 @@ def _shift(record, offset):
     record["draws"]["metrics"]["by_session"]["avg_acc"][3][5] += offset
 
 
+@pytest.mark.parametrize("group", ["headline", "summary", "paper"])
+def test_derived_numbers_are_checked_too(board, cli, group):
+    def edit(record):
+        if group == "summary":
+            record["summary"]["hmean"]["mean"] += 1
+        else:
+            values = record["draws"]["metrics"][group]["hmean"]
+            values[3] = values[3] + 1 if group == "headline" else [None, *(v + 1 for v in values[3][1:])]
+
+    change(next(board.rglob("simteen.fscil.json")), edit)
+    done = cli("check", "--method", "simteen")
+    assert done.code == 1
+    assert "-1.00" in done.out
+
+
 def test_a_number_within_tolerance_holds(board, cli):
     change(next(board.rglob("simteen.fscil.json")), lambda record: _shift(record, 0.004))
     assert cli("check", "--method", "simteen").code == 0
@@ -199,6 +214,9 @@ def test_a_comment_only_change_passes(board, tmp_path):
         (lambda r: r["backbone"].update(bank_sha256="0"), "another bank of toy"),
         (lambda r: r.update(schema="fscil-bench/record/0"), "not a record of schema"),
         (lambda r: r["draws"]["names"].pop(), "100 values for 99 draws"),
+        (lambda r: r["draws"]["metrics"]["by_session"].pop("hmean"), "damaged (KeyError: 'hmean')"),
+        (lambda r: r["draws"]["metrics"]["by_session"]["hmean"][0].pop(), "hmean does not have 9 sessions"),
+        (lambda r: r.pop("standard"), "damaged (KeyError: 'standard')"),
         (lambda r: r.pop("backbone"), "damaged (KeyError: 'backbone')"),
     ],
 )
@@ -249,7 +267,7 @@ def test_incomplete_and_overlapping_rows_are_ranked_apart(board):
     other.record["backbone"]["overlap"] = {"kind": "images", "new_classes": []}
     assert ranked(rows)[-1] is other
     text = render_tables(rows)["cifar100.md"]
-    assert f"{best.label} (incomplete)" in text
+    assert text.count(f"| {best.label} (incomplete) |") > 4  # in every table it is in
     assert "# Ranked apart: backbones whose pretraining has seen new classes" in text
 
 
@@ -277,7 +295,36 @@ def test_compare_shows_all_cheap_methods_and_sorts(installed, cli):
 def test_compare_shows_own_settings_beside_the_defaults(installed, cli):
     assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", "toy", "--set", "tau=4").code == 0
     data = json.loads(cli("compare", "teen", "protonet", "--backbone", "toy", "--json").out)
-    assert {row["label"] for row in data["rows"]} >= {"protonet", "teen tau=4.0"}
+    assert {row["label"] for row in data["rows"]} == {"protonet", "teen", "teen tau=4.0"}
+
+
+def test_compare_never_shows_rows_of_another_bank(installed, cli, toy_backbone, toy_bank):
+    other = toy_backbone(bank=toy_bank(seed=5))  # the same id, another bank
+    assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", "toy").code == 0
+    theirs = json.loads(cli("compare", "teen", "--backbone", other, "--json", "--out", "other").out)
+    ours = json.loads(cli("compare", "teen", "--backbone", "toy", "--json").out)
+    means = [data["rows"][0]["summary"]["avg_acc"]["mean"] for data in (theirs, ours)]
+    assert len(theirs["rows"]) == len(ours["rows"]) == 1
+    assert means[0] != means[1]
+
+
+def test_compare_needs_a_bank_of_the_dataset(installed, cli):
+    done = cli("compare", "--dataset", "cub200", "--backbone", "toy")
+    assert done.code == 2
+    assert "has no bank-cub200.safetensors" in done.error_line
+
+
+def test_compare_measures_a_mended_method_anew(installed, cli, monkeypatch):
+    from fscil_bench_methods.simteen import SimTEEN
+
+    def breaks(*_):
+        raise RuntimeError("no luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimTEEN, "calibrate", breaks)
+        assert "simteen (yours) failed: RuntimeError: no luck" in cli("compare", "simteen", "--backbone", "toy").out
+    data = json.loads(cli("compare", "simteen", "--backbone", "toy", "--json").out)
+    assert [row["failed"] for row in data["rows"]] == [None]
 
 
 def test_compare_refuses_a_baseline_it_cannot_use(installed, cli):

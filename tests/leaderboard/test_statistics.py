@@ -17,7 +17,10 @@ def row(name="a", values=(1.0, 2.0, 3.0), draws=None, bank="x", baseline=None):
         "method": {"name": name, "settings": {}, "origins": {}, "baseline": baseline, "costly": False},
         "protocol": {"name": "cifar100"},
         "backbone": {"id": "b", "bank_sha256": bank},
-        "draws": {"names": names, "metrics": {"headline": {"hmean": list(values)}}},
+        "draws": {
+            "names": names,
+            "metrics": {"by_session": {key: [[v] for v in values] for key in ("avg_acc", "hmean")}},
+        },
     }
     return Row(None, record)
 
