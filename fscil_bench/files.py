@@ -73,8 +73,18 @@ def write_json(path: Path, value: object) -> None:
 
 
 def json_bytes(value: object) -> bytes:
-    """JSON for people and diffs."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """JSON for people and diffs: indented, but a list of plain values stays on one line."""
+    return (_layout(value, "\n") + "\n").encode()
+
+
+def _layout(value: object, newline: str) -> str:
+    inner = newline + " "
+    if isinstance(value, Mapping) and value:
+        items = [f"{json.dumps(str(key), ensure_ascii=False)}: {_layout(item, inner)}" for key, item in value.items()]
+        return "{" + inner + ("," + inner).join(items) + newline + "}"
+    if isinstance(value, list | tuple) and any(isinstance(item, list | tuple | Mapping) for item in value):
+        return "[" + inner + ("," + inner).join(_layout(item, inner) for item in value) + newline + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def plain(value: Any) -> Any:

@@ -108,6 +108,7 @@ class PrototypeMethod(Method):
 
     classwise = True
 
+    further: "tuple[PrototypeMethod, ...]" = field(init=False, default=())  # more calibrations, in `X+Y` those of Y
     base: Tensor = field(init=False, repr=False, compare=False)  # [B, d]
     new: tuple[Tensor, ...] = field(init=False, repr=False, compare=False)  # [*, W, d] for each session
     donors_only: bool = field(init=False, repr=False, compare=False)
@@ -120,7 +121,16 @@ class PrototypeMethod(Method):
         self.base, self.new, self.donors_only = base.means(), (), base.donors_only
 
     def add_session(self, support: Support) -> None:
-        self.new = (*self.new, self.calibrate(support.features.mean(dim=-2), self.base))
+        prototypes = support.features.mean(dim=-2)
+        for method in (self, *self.further):
+            prototypes = method.calibrate(prototypes, self.base)
+        self.new = (*self.new, prototypes)
+
+    def calibrate_further(self, other: "PrototypeMethod", baseline: str) -> None:
+        """Let `other` calibrate what this method makes of prototypes; `baseline` is this method's own name."""
+        self.further = (*self.further, other)
+        self.deviations = (*self.deviations, *other.deviations)  # type: ignore[misc]
+        self.baseline = baseline  # type: ignore[misc]
 
     def scores(self, queries: Tensor) -> Tensor:
         parts = [cosine(queries, prototypes) for prototypes in self.new]

@@ -1,4 +1,8 @@
-"""Methods by name, found through the entry-point group `fscil_bench.methods`: built-ins and outsiders alike."""
+"""Methods by name, found through the entry-point group `fscil_bench.methods`: built-ins and outsiders alike.
+
+`X+Y` is the prototype method X whose new prototypes are calibrated once more by the prototype method Y; settings of Y
+are called `Y.name`.
+"""
 
 import ast
 import dataclasses
@@ -52,13 +56,20 @@ def method_names() -> list[str]:
 
 def require_method(name: str) -> None:
     """Fail if there is no method called `name`; imports nothing."""
-    _entry(name)
+    for part in name.split("+"):
+        _entry(part)
 
 
 def load_method(name: str) -> "type[Method]":
-    """The class of the method called `name`."""
-    from fscil_bench.method import Method
+    """The class of the method called `name`; of `X+Y` that of X."""
+    from fscil_bench.method import Method, PrototypeMethod
 
+    first, *others = name.split("+")
+    if others:
+        for part in (first, *others):
+            if not issubclass(load_method(part), PrototypeMethod):
+                raise UsageError(f"method {name}: {part} is no prototype method, so it cannot be composed")
+        return load_method(first)
     entry = _entry(name)
     try:
         loaded = entry.load()
@@ -73,6 +84,8 @@ def load_method(name: str) -> "type[Method]":
 
 def configure(name: str, dataset: str, given: Mapping[str, str] | None = None) -> Configured:
     """The method `name` for `dataset`: its defaults there, then what the user gave."""
+    if "+" in name:
+        return _compose(name, dataset, given or {})
     kind = load_method(name)
     fields = {f.name: f for f in dataclasses.fields(kind) if f.init}
     user = parse_settings(kind, given or {}, f"method {name}")
@@ -86,6 +99,19 @@ def configure(name: str, dataset: str, given: Mapping[str, str] | None = None) -
             raise UsageError(f"method {name}: {key}={value} must be {between}")
     dist = _entry(name).dist
     return Configured(name, kind(**values), values, origins, dist.version if dist else "?")
+
+
+def _compose(name: str, dataset: str, given: Mapping[str, str]) -> Configured:
+    load_method(name)
+    before, _, last = name.rpartition("+")
+    prefix = f"{last}."
+    own = {key: value for key, value in given.items() if not key.startswith(prefix)}
+    theirs = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
+    first, second = configure(before, dataset, own), configure(last, dataset, theirs)
+    settings = {**first.settings, **{prefix + key: value for key, value in second.settings.items()}}
+    origins = {**first.origins, **{prefix + key: value for key, value in second.origins.items()}}
+    first.method.calibrate_further(second.method, baseline=before)  # type: ignore[attr-defined]
+    return Configured(name, first.method, settings, origins, first.version)
 
 
 def describe(name: str) -> Description:

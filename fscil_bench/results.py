@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from safetensors.torch import save_file
 
@@ -85,10 +83,13 @@ def as_record(result: Result) -> dict[str, Any]:
     standard, trained = result.standard, result.configured.method.trained_parameters()
     return {
         **_inputs("fscil", result.configured, result.backbone, result.split),
-        "standard": _draw_metrics(result, [standard], single=True) if standard is not None else None,
+        "standard": _standard_metrics(result, standard) if standard is not None else None,
         "draws": {
             "names": [result.walk.draws[i] for i in result.random],
-            "metrics": _draw_metrics(result, result.random, single=False),
+            "metrics": {
+                "by_session": plain({key: v[result.random] for key, v in result.metrics.by_session.items()}),
+                "paper": plain({key: v[result.random] for key, v in result.paper_metrics.by_session.items()}),
+            },
         },
         "summary": {key: plain(asdict(summary)) for key, summary in result.summaries().items()},
         "cost": {"seconds": result.walk.seconds, "trained_parameters": trained, "peak_memory_mib": _peak_memory()},
@@ -167,15 +168,13 @@ def lock_path(record: Path) -> Path:
     return record.with_suffix(".lock")
 
 
-def _draw_metrics(result: Result, draws: list[int], *, single: bool) -> dict[str, Any]:
-    def pick(values: npt.NDArray[np.float64]) -> Any:
-        return plain(values[draws[0]] if single else values[draws])
-
-    return {
-        "by_session": {key: pick(values) for key, values in result.metrics.by_session.items()},
-        "headline": {key: pick(values) for key, values in result.metrics.headline.items()},
-        "paper": {key: pick(values) for key, values in result.paper_metrics.by_session.items()},
+def _standard_metrics(result: Result, draw: int) -> dict[str, Any]:
+    groups = {
+        "by_session": result.metrics.by_session,
+        "headline": result.metrics.headline,
+        "paper": result.paper_metrics.by_session,
     }
+    return {group: plain({key: values[draw] for key, values in metrics.items()}) for group, metrics in groups.items()}
 
 
 def _peak_memory() -> float:

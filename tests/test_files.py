@@ -1,12 +1,21 @@
 """Files are whole or absent."""
 
+import json
 import subprocess
 import sys
 
 import pytest
 
 from fscil_bench.errors import FscilError, UsageError
-from fscil_bench.files import canonical_json, exclusive, read_json, require_writable, write_atomically, write_json
+from fscil_bench.files import (
+    canonical_json,
+    exclusive,
+    json_bytes,
+    read_json,
+    require_writable,
+    write_atomically,
+    write_json,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_trace(tmp_path):
@@ -25,6 +34,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_trace(tmp_path):
 
 def test_canonical_json_has_one_form():
     assert canonical_json({"b": 1, "a": [1.5, "é"]}) == '{"a":[1.5,"é"],"b":1}'.encode()
+
+
+def test_json_is_laid_out_for_people_and_still_json():
+    value = {"a": [1, 2.5, None], "b": [[1], [2]], "c": {}, "d": [{"é": "x"}], "e": []}
+    text = json_bytes(value).decode()
+    assert json.loads(text) == value
+    assert ' "a": [1, 2.5, null],\n' in text
+    assert len(text.splitlines()) == 14
 
 
 def test_an_unwritable_place_is_named(tmp_path):

@@ -143,6 +143,16 @@ def test_wrong_calls_exit_with_2_and_store_nothing(run, args, message):
     assert not FOLDER.parent.exists()
 
 
+def test_composed_methods_run_by_name(run):
+    done = run("--draws", "2", "--set", "teen.tau=4", "--json", method="simteen+teen")
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["method"]["settings"]["teen.tau"] == 4.0
+    assert record["paired"]["baseline"] == "simteen"
+    assert "unknown method 'tean'" in run(method="protonet+tean").error_line
+    assert "unknown setting of method teen 'taw'" in run("--set", "teen.taw=1", method="protonet+teen").error_line
+
+
 def test_unknown_names_exit_with_2(run, cli):
     assert "did you mean 'teen'" in run(method="tene").error_line
     assert "did you mean 'cifar100'" in run(dataset="cifar").error_line

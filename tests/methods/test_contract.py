@@ -12,7 +12,7 @@ from fscil_bench.testing import check_method
 
 
 @pytest.mark.parametrize("dataset", ["cifar100", "cub200", "miniimagenet"])
-@pytest.mark.parametrize("name", method_names())
+@pytest.mark.parametrize("name", [*method_names(), "simteen+teen"])
 def test_method_keeps_the_contract(name, dataset):
     check_method(name, dataset)
 

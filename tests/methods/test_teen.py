@@ -97,6 +97,29 @@ def test_teen_reads_only_base_prototypes_not_earlier_sessions():
     torch.testing.assert_close(first.new[0], second.new[1])
 
 
+def test_composed_with_protonet_it_is_teen(toy_backbone):
+    arena = Arena("cifar100", str(toy_backbone()))
+    draws, _ = arena.draws([], 5, costly=False)
+    given = {"teen.tau": "8", "teen.shift_weight": "0.4"}
+    composed = configure("protonet+teen", "cifar100", given)
+    alone = configure("teen", "cifar100", {"tau": "8", "shift_weight": "0.4"})
+    one, other = arena.run(composed, draws), arena.run(alone, draws)
+    np.testing.assert_array_equal(one.walk.predictions, other.walk.predictions)
+    assert composed.method.baseline == "protonet"
+    assert composed.changed == {"teen.tau": 8.0, "teen.shift_weight": 0.4}
+    assert composed.settings["teen.variant"] == "code"
+
+
+def test_composition_calibrates_in_turn():
+    new, base = torch.rand(2, 3, 4), torch.rand(5, 4)
+    composed = configure("simteen+teen", "cub200").method
+    composed.base, composed.new = base, ()
+    composed.add_session(Support(new[:, :, None, :]))
+    expected = method("teen").calibrate(method("simteen").calibrate(new, base), base)
+    torch.testing.assert_close(composed.new[0], expected)
+    assert configure("simteen", "cub200").method.further == ()  # the parts are left as they were
+
+
 @pytest.mark.parametrize("name", ["teen", "simteen"])
 def test_no_shift_gives_protonets_predictions_exactly(name, toy_backbone):
     arena = Arena("cifar100", str(toy_backbone()))
