@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -136,7 +137,7 @@ class PrototypeMethod(Method):
         parts = [cosine(queries, prototypes) for prototypes in self.new]
         if not self.donors_only:
             parts = [cosine(queries, self.base), *parts]
-        batch = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))  # torch's own takes a second to load
         return torch.cat([part.expand(*batch, part.shape[-1]) for part in parts], dim=-1)
 
 
