@@ -55,5 +55,5 @@ def test_augmentation_leaves_95_percent_of_the_throughput(benchmark):
     benchmark.pedantic(both, rounds=ROUNDS, warmup_rounds=1)
     ratio = statistics.median(ratios[1:])
     benchmark.extra_info["throughput_ratio"] = ratio
-    print(print(f"\nthroughput with augmentation / without: {ratio:.3f}, median of {ROUNDS}"))
+    print(f"\nthroughput with augmentation / without: {ratio:.3f}, median of {ROUNDS}")
     assert ratio >= 0.95

@@ -1,7 +1,7 @@
 """From names to a result: protocol, backbone, bank, draws and method brought together."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fscil_bench import datasets
@@ -25,14 +25,15 @@ class Arena:
         self.split = Split(self.protocol, open_bank(self.backbone, self.protocol.dataset))
         self._data_root = datasets.require_root(data_root) if data_root is not None else datasets.find_root(None)
 
-    def draws(self, names: Sequence[str], count: int | None, *, costly: bool) -> tuple[list[Draw], str]:
-        """The draws asked for, by name and number; without either, the standard one if it resolves and random ones.
+    def draws(self, names: Iterable[str]) -> list[Draw]:
+        """Draws by name: "standard" or "random:SEED"."""
+        return [self._draw(name) for name in dict.fromkeys(names)]
+
+    def full_draws(self, *, costly: bool) -> tuple[list[Draw], str]:
+        """The draws of a full row: the standard one if it resolves, and random ones.
 
         The text says why the standard draw is missing, if it is.
         """
-        if names or count is not None:
-            wanted = dict.fromkeys([*names, *(f"random:{i}" for i in range(count or 0))])
-            return [self._draw(name) for name in wanted], ""
         randoms = [self.split.random_draw(seed) for seed in range(FEW if costly else MANY)]
         try:
             return [self._draw(STANDARD), *randoms], ""

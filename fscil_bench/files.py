@@ -127,14 +127,16 @@ def exclusive(path: Path, doing: str) -> Iterator[None]:
     """Hold the lock file `path`; if another process holds it, say so at once instead of waiting."""
     from filelock import FileLock, Timeout
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=0)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout as error:
         raise FscilError(
             f"another process is {doing} ({path.parent}): wait until it ends, or write to another place"
         ) from error
+    except OSError as error:
+        raise FscilError(f"cannot write {path}: {error.strerror or error}. Choose another place") from error
     try:
         yield
     finally:

@@ -95,6 +95,10 @@ class Method:
         """[Q, d] or [*, Q, d] to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
         raise NotImplementedError
 
+    @classmethod
+    def only_calibrates(cls) -> bool:
+        return False
+
     def trained_parameters(self) -> int:
         """How many numbers it fits by gradient descent in the sessions; closed forms fit none."""
         return 0
@@ -127,11 +131,12 @@ class PrototypeMethod(Method):
             prototypes = method.calibrate(prototypes, self.base)
         self.new = (*self.new, prototypes)
 
-    def calibrate_further(self, other: "PrototypeMethod", baseline: str) -> None:
-        """Let `other` calibrate what this method makes of prototypes; `baseline` is this method's own name."""
-        self.further = (*self.further, other)
-        self.deviations = (*self.deviations, *other.deviations)  # type: ignore[misc]
-        self.baseline = baseline  # type: ignore[misc]
+    @classmethod
+    def only_calibrates(cls) -> bool:
+        """Whether it can stand as Y in `X+Y`: it adds `calibrate` and nothing else, and needs nothing special."""
+        verbs = ("fit_base", "add_session", "scores")
+        plain = all(getattr(cls, verb) is getattr(PrototypeMethod, verb) for verb in verbs)
+        return plain and not (cls.privileges or cls.sampled or cls.recipe or cls.exemplars)
 
     def scores(self, queries: Tensor) -> Tensor:
         parts = [cosine(queries, prototypes) for prototypes in self.new]

@@ -122,7 +122,7 @@ class Summary:
 def summarise(values: Values) -> Summary:
     """Of one number a draw. With a single draw there is no spread and no interval: NaN."""
     n = len(values)
-    mean = float(np.mean(values))
+    mean = math.fsum(values) / n  # exact, so that rounding does not depend on the order of summation
     if n < 2:
         return Summary(mean, math.nan, math.nan, math.nan, n)
     from scipy.special import stdtrit

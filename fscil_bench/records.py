@@ -5,7 +5,7 @@ from typing import Any
 
 from fscil_bench.errors import FscilError
 from fscil_bench.files import read_json
-from fscil_bench.metrics import DEFINITIONS
+from fscil_bench.metrics import DEFINITIONS, HEADLINE
 from fscil_bench.protocols import load_protocol
 
 SCHEMA = "fscil-bench/record/1"
@@ -21,34 +21,78 @@ def read_record(path: Path) -> dict[str, Any]:
         raise FscilError(f"{path} is not a record of schema {SCHEMA} (found {found}): measure it anew")
     try:
         _require_whole(record)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, FscilError) as error:
         raise FscilError(f"record {path} is damaged ({type(error).__name__}: {error}): measure it anew") from error
     return record
 
 
+REQUIRED = {
+    "method": (
+        "name",
+        "settings",
+        "origins",
+        "costly",
+        "sampled",
+        "privileges",
+        "exemplars",
+        "baseline",
+        "code_sha256",
+    ),
+    "backbone": (
+        "id",
+        "bank_sha256",
+        "pretraining",
+        "overlap.kind",
+        "selection.rule",
+        "selection.leaky",
+        "augmentation",
+    ),
+    "protocol": ("name", "sha256"),
+    "environment": ("threads", "machine"),
+}
+REQUIRED_IF_MEASURED = {
+    "cost": ("seconds.fit_base", "seconds.sessions", "trained_parameters", "peak_memory_mib"),
+    "draws": ("names", "metrics.by_session", "metrics.paper"),
+}
+
+
 def _require_whole(record: dict[str, Any]) -> None:
+    """Everything that tables, comparisons and checks read must be there and have the right shape."""
     if record["kind"] not in KINDS:
         raise ValueError(f"unknown kind {record['kind']!r}")
-    method = record["method"]
-    if method["settings"].keys() != method["origins"].keys():
+    measured = record["kind"] != "failed"
+    for part, keys in {**REQUIRED, **(REQUIRED_IF_MEASURED if measured else {})}.items():
+        for key in keys:
+            _at(record[part], key)
+    if record["method"]["settings"].keys() != record["method"]["origins"].keys():
         raise ValueError("settings and their origins differ")
-    for key in ("name", "costly", "sampled", "privileges", "exemplars", "baseline", "code_sha256"):
-        method[key]
-    for key in ("id", "bank_sha256", "overlap", "selection", "pretraining"):
-        record["backbone"][key]
-    for key in ("name", "sha256"):
-        record["protocol"][key]
-    if record["kind"] == "failed":
+    if not measured:
         record["error"]
         return
-    for key in ("seconds", "trained_parameters", "peak_memory_mib"):
-        record["cost"][key]
-    record["environment"], record["standard"]
-    sessions = load_protocol(record["protocol"]["name"]).sessions + 1
-    names, by_session = record["draws"]["names"], record["draws"]["metrics"]["by_session"]
-    for metric in DEFINITIONS:
-        if len(by_session[metric]) != len(names):
-            raise ValueError(f"{metric} has {len(by_session[metric])} values for {len(names)} draws")
-        lines = [*by_session[metric], *([record["standard"]["by_session"][metric]] if record["standard"] else [])]
+    _require_numbers(record, load_protocol(record["protocol"]["name"]).sessions + 1)
+
+
+def _require_numbers(record: dict[str, Any], sessions: int) -> None:
+    draws = len(record["draws"]["names"])
+    metrics = record["draws"]["metrics"]
+    tables = {metric: metrics["by_session"][metric] for metric in DEFINITIONS}
+    tables |= {f"paper {metric}": values for metric, values in metrics["paper"].items()}
+    for metric, lines in tables.items():
+        if len(lines) != draws:
+            raise ValueError(f"{metric} has {len(lines)} values for {draws} draws")
         if any(len(line) != sessions for line in lines):
             raise ValueError(f"{metric} does not have {sessions} sessions in every draw")
+        if not all(cell is None or isinstance(cell, float | int) for line in lines for cell in line):
+            raise ValueError(f"{metric} holds what is no number")
+    if record["standard"] is not None:
+        for metric in DEFINITIONS:
+            if len(record["standard"]["by_session"][metric]) != sessions:
+                raise ValueError(f"standard {metric} does not have {sessions} sessions")
+        for metric in HEADLINE:
+            record["standard"]["headline"][metric]
+
+
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value[key]
+    return value

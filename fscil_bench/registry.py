@@ -7,19 +7,19 @@ are called `Y.name`.
 import ast
 import dataclasses
 import importlib.util
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from fscil_bench.errors import FscilError, UsageError, unknown_name
+from fscil_bench.progress import note
 from fscil_bench.settings import parse_settings
 
 if TYPE_CHECKING:
-    from fscil_bench.method import Method
+    from fscil_bench.method import Method, PrototypeMethod
 
 GROUP = "fscil_bench.methods"
 
@@ -33,6 +33,8 @@ class Configured:
     settings: dict[str, Any]
     origins: dict[str, str]  # of each setting: paper | code | val | user
     version: str = "?"  # of the package that provides the method
+    baseline: str | None = None  # the method it builds on
+    deviations: tuple[str, ...] = ()  # from the paper or its code
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -54,6 +56,18 @@ def method_names() -> list[str]:
     return sorted(_found())
 
 
+def loadable() -> list[str]:
+    """The methods that load; one that does not is named on stderr and left out."""
+    names = []
+    for name in method_names():
+        try:
+            load_method(name)
+            names.append(name)
+        except FscilError as error:
+            note(f"Left out: {error}")
+    return names
+
+
 def require_method(name: str) -> None:
     """Fail if there is no method called `name`; imports nothing."""
     for part in name.split("+"):
@@ -66,10 +80,13 @@ def load_method(name: str) -> "type[Method]":
 
     first, *others = name.split("+")
     if others:
-        for part in (first, *others):
-            if not issubclass(load_method(part), PrototypeMethod):
-                raise UsageError(f"method {name}: {part} is no prototype method, so it cannot be composed")
-        return load_method(first)
+        host = load_method(first)
+        if not issubclass(host, PrototypeMethod) or host.add_session is not PrototypeMethod.add_session:
+            raise UsageError(f"method {name}: {first} does not calibrate prototypes, so nothing can be added to it")
+        for part in others:
+            if not load_method(part).only_calibrates() or name.split("+").count(part) > 1:
+                raise UsageError(f"method {name}: {part} cannot be added: it does more than calibrate, or comes twice")
+        return host
     entry = _entry(name)
     try:
         loaded = entry.load()
@@ -94,11 +111,14 @@ def configure(name: str, dataset: str, given: Mapping[str, str] | None = None) -
     values |= user
     for key, value in values.items():
         low, high = fields[key].metadata.get("low"), fields[key].metadata.get("high")
+        if value is None:
+            continue
         if (low is not None and not value >= low) or (high is not None and not value <= high):
             between = f"at least {low}" if high is None else f"between {low} and {high}"
             raise UsageError(f"method {name}: {key}={value} must be {between}")
     dist = _entry(name).dist
-    return Configured(name, kind(**values), values, origins, dist.version if dist else "?")
+    version = dist.version if dist else "?"
+    return Configured(name, kind(**values), values, origins, version, kind.baseline, kind.deviations)
 
 
 def _compose(name: str, dataset: str, given: Mapping[str, str]) -> Configured:
@@ -110,32 +130,33 @@ def _compose(name: str, dataset: str, given: Mapping[str, str]) -> Configured:
     first, second = configure(before, dataset, own), configure(last, dataset, theirs)
     settings = {**first.settings, **{prefix + key: value for key, value in second.settings.items()}}
     origins = {**first.origins, **{prefix + key: value for key, value in second.origins.items()}}
-    first.method.calibrate_further(second.method, baseline=before)  # type: ignore[attr-defined]
-    return Configured(name, first.method, settings, origins, first.version)
+    host = cast("PrototypeMethod", first.method)
+    host.further = (*host.further, cast("PrototypeMethod", second.method))
+    deviations = (*first.deviations, *second.deviations)
+    return Configured(name, host, settings, origins, first.version, before, deviations)
 
 
 def describe(name: str) -> Description:
-    """A method's first line and declared facts, from its source: listing methods imports none of them."""
+    """A method's first line and declared facts, from its source: listing methods does not run their modules."""
     entry = _entry(name)
     package = entry.dist.name if entry.dist else "?"
-    summary = ""
-    facts: dict[str, Any] = {}
     try:
         spec = importlib.util.find_spec(entry.module)
-    except ImportError as error:
-        return Description(name, f"does not load: {error}", facts, package)
-    if spec and spec.origin and Path(spec.origin).suffix == ".py":
-        for node in ast.walk(ast.parse(Path(spec.origin).read_text())):
-            if isinstance(node, ast.ClassDef) and node.name == entry.attr:
-                summary = (ast.get_docstring(node) or "").partition("\n")[0]
-                facts = _literals(node)
-    return Description(name, summary, facts, package)
+        if spec is None or spec.origin is None:
+            raise ModuleNotFoundError(f"No module named {entry.module!r}")
+        tree = ast.parse(Path(spec.origin).read_text())
+    except Exception as error:
+        return Description(name, f"does not load: {type(error).__name__}: {error}", {}, package)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == entry.attr:
+            return Description(name, (ast.get_docstring(node) or "").partition("\n")[0], _literals(node), package)
+    return Description(name, "", {}, package)
 
 
 def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Values and origins of all settings before the user's own, which may decide which defaults hold."""
     fields = [f for f in dataclasses.fields(kind) if f.init]
-    values = {f.name: f.default for f in fields}
+    values = {f.name: _plain_default(kind, f) for f in fields}
     origins = {f.name: f.metadata.get("origin", "code") for f in fields}
     for rule in kind.defaults:
         facts = {"dataset": dataset, **values, **user}
@@ -145,12 +166,22 @@ def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tu
     return values, origins
 
 
+def _plain_default(kind: type, field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    if field.default is dataclasses.MISSING:
+        raise FscilError(f"method {kind.__name__}: its setting {field.name} has no default")
+    return field.default
+
+
 def _literals(node: ast.ClassDef) -> dict[str, Any]:
     facts = {}
     for statement in node.body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else getattr(statement, "target", None)
+        value = getattr(statement, "value", None)
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name) and value is not None:
             try:
-                facts[statement.targets[0].id] = ast.literal_eval(statement.value)
+                facts[target.id] = ast.literal_eval(value)
             except ValueError:
                 continue  # not a literal: only running the module would tell
     return facts
@@ -166,7 +197,7 @@ def _entry(name: str) -> EntryPoint:
 @cache
 def _found() -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
-    for entry in typing.cast("list[EntryPoint]", entry_points(group=GROUP)):
+    for entry in cast("list[EntryPoint]", entry_points(group=GROUP)):
         other = found.setdefault(entry.name, entry)
         if other.value != entry.value:
             raise FscilError(f"two methods are called '{entry.name}': {other.value} and {entry.value}; uninstall one")

@@ -6,12 +6,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from fscil_bench.backbones.store import Backbone
 from fscil_bench.code import code_sha256
 from fscil_bench.environment import environment
+from fscil_bench.errors import FscilError
 from fscil_bench.files import json_bytes, plain, sha256_json, write_json, write_together
 from fscil_bench.metrics import Metrics, Summary, measure, measure_as_papers, summarise
 from fscil_bench.protocols import Protocol
@@ -62,16 +66,6 @@ def score(configured: Configured, backbone: Backbone, split: Split, walk: Walk) 
     )
 
 
-def paired(result: Result, other: Result) -> dict[str, Summary]:
-    """Differences (result - other) of the headline numbers over the random draws both walked, on the same bank."""
-    if result.split.bank.sha256 != other.split.bank.sha256:
-        raise ValueError("paired differences need the same bank")
-    ours, theirs = result.metrics.headline, other.metrics.headline
-    common = [name for name in result.walk.draws if name in other.walk.draws and name != STANDARD]
-    a, b = [result.walk.draws.index(n) for n in common], [other.walk.draws.index(n) for n in common]
-    return {key: summarise(ours[key][a] - theirs[key][b]) for key in ours}
-
-
 def record_path(root: Path, configured: Configured, protocol: Protocol, backbone: Backbone) -> Path:
     """`<root>/<protocol>/<backbone>/<method>[-8 hex of other settings].fscil.json`."""
     other = f"-{sha256_json(configured.changed)[:8]}" if configured.changed else ""
@@ -80,7 +74,7 @@ def record_path(root: Path, configured: Configured, protocol: Protocol, backbone
 
 def as_record(result: Result) -> dict[str, Any]:
     """The record as JSON data."""
-    standard, trained = result.standard, result.configured.method.trained_parameters()
+    standard, trained = result.standard, result.walk.trained_parameters
     return {
         **_inputs("fscil", result.configured, result.backbone, result.split),
         "standard": _standard_metrics(result, standard) if standard is not None else None,
@@ -106,12 +100,12 @@ def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split)
         "method": {
             "name": configured.name,
             "version": configured.version,
-            "settings": configured.settings,
+            "settings": plain(configured.settings),
             "origins": configured.origins,
             "exemplars": method.exemplars,
             "privileges": list(method.privileges),
-            "deviations": list(method.deviations),
-            "baseline": method.baseline,
+            "deviations": list(configured.deviations),
+            "baseline": configured.baseline,
             "sampled": method.sampled,
             "costly": method.costly,
             "code_sha256": code_sha256(method),
@@ -150,10 +144,22 @@ def store(path: Path, result: Result) -> None:
 
 def store_failure(path: Path, configured: Configured, backbone: Backbone, split: Split, error: str) -> None:
     """Put a record that says why the method did not get through, in place of the one at `path`."""
-    facts = {"error": error, "environment": environment(device="cpu")}
+    for place in (Path.cwd(), Path.home()):  # records name no paths of a machine
+        error = error.replace(str(place), "...")
+    facts = {"error": " ".join(error.split())[:300], "environment": environment(device="cpu")}
     write_json(failure_path(path), {**_inputs("failed", configured, backbone, split), **facts})
     path.unlink(missing_ok=True)
     predictions_path(path).unlink(missing_ok=True)
+
+
+def read_predictions(record: Path) -> tuple[str, npt.NDArray[np.int16]]:
+    """The draw, and the predictions [sessions, test images], stored beside a record."""
+    path = predictions_path(record)
+    try:
+        with safe_open(path, framework="np") as file:
+            return file.metadata()["draw"], file.get_tensor("predictions")
+    except (OSError, SafetensorError, KeyError, TypeError) as error:
+        raise FscilError(f"predictions {path.name} cannot be read ({error})") from error
 
 
 def predictions_path(record: Path) -> Path:

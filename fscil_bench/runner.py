@@ -27,6 +27,7 @@ class Walk:
     draws: tuple[str, ...]
     predictions: Predictions  # [draws, sessions, test images]: class numbers, test images in the order of the split
     seconds: dict[str, float]  # by phase
+    trained_parameters: int = 0
 
 
 def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None) -> Walk:
@@ -40,17 +41,19 @@ def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[
     _fit_base(method, split)
     fitted = time.perf_counter()
     predictions = np.empty((len(draws), protocol.sessions + 1, len(queries)), dtype=np.int16)
+    trained = 0
     for part in _batches(method, len(draws), len(queries), len(protocol.classes)):
         chosen = draws[part]
         walker, sessions = _fork(method, split, chosen)
         steps = _classwise_steps if method.classwise else _session_steps
         for session, predicted in enumerate(steps(walker, sessions, queries, targets, protocol.seen)):
             predictions[part, session] = predicted.numpy()
+        trained = walker.trained_parameters()
         advance(len(chosen))
     ordered = np.empty_like(predictions)
     ordered[:, :, shuffle] = predictions
     seconds = {"fit_base": fitted - started, "sessions": time.perf_counter() - fitted}
-    return Walk(tuple(draw.name for draw in draws), ordered, seconds)
+    return Walk(tuple(draw.name for draw in draws), ordered, seconds, trained)
 
 
 def scores_after(

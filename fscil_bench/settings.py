@@ -36,6 +36,13 @@ def parse_settings(owner: type, given: Mapping[str, str], where: str, fixed: Col
     return values
 
 
+def as_text(value: Any) -> str:
+    """A setting's value as `--set` takes it."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(as_text, value))
+    return str(value)
+
+
 def _parse(text: str, kind: Any) -> Any:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin is Literal:

@@ -113,7 +113,6 @@ def make_toy_backbone(folder: Path, bank: Bank) -> Path:
     write_bank(path, bank)
     card = {
         "schema": SCHEMA,
-        "id": folder.name,
         "dataset": bank.dataset,
         "network": "toy",
         "recipe": {"name": "toy", "scale": 16.0},

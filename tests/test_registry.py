@@ -46,7 +46,7 @@ def test_a_plugin_of_another_kind_is_named(entries):
 
 
 def test_a_broken_plugin_is_listed_as_such(entries, cli):
-    entries(("mine", "no_such_module.mine:Mine"), ("teen", "fscil_bench_methods.teen:TEEN"))
+    entries(("mine", "no_such_module:Mine"), ("teen", "fscil_bench_methods.teen:TEEN"))
     done = cli("ls", "methods")
     assert done.code == 0
     assert "| mine | does not load" in done.out

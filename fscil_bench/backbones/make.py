@@ -57,7 +57,7 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
     with exclusive(state.with_suffix(".lock"), f"training {identity}"):
         if restart:
             shutil.rmtree(state, ignore_errors=True)
-        trained = (target / "card.json").exists() and not restart
+        trained = (target / "card.json").exists() and not restart and not state.exists()
         if trained and bank_name(protocol.dataset) in open_backbone(target).card["files"]:
             raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
         if not trained:

@@ -40,6 +40,13 @@ class Recipe:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise UsageError(f"recipe {self.name}: {name} must be at least 1, not {getattr(self, name)}")
+        for name in ("lr", "scale"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"recipe {self.name}: {name} must be above 0")
+        if len(self.mean) != 3 or len(self.std) != 3 or not min(self.std) > 0:
+            raise UsageError(f"recipe {self.name}: mean and std take three numbers, std above 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise UsageError(f"recipe {self.name}: label_smoothing must be at least 0 and below 1")
         if self.nesterov and not self.momentum > 0:
             raise UsageError(f"recipe {self.name}: nesterov=true needs momentum above 0")
         if not 0 <= self.warmup < 1:

@@ -13,17 +13,18 @@ import platformdirs
 
 from fscil_bench.errors import FscilError, UsageError, unknown_name
 from fscil_bench.files import read_json, sha256_file, write_json
-from fscil_bench.progress import note
 
 SCHEMA = "fscil-bench/card/1"
 WEIGHTS = "weights.safetensors"
+REQUIRED = {"dataset", "network", "recipe", "epochs", "selection", "augmentation", "session0", "files"}
+REQUIRED |= {"pretraining", "pretraining_overlap"}
 
 
 @dataclass(frozen=True)
 class Backbone:
     """A trained backbone: where it lies and what its card says."""
 
-    id: str
+    id: str  # the name of its folder
     folder: Path
     card: dict[str, Any]
     shipped: bool
@@ -55,8 +56,8 @@ def home() -> Path:
     return Path(named) if named else Path(platformdirs.user_data_dir("fscil-bench"))
 
 
-def list_backbones() -> list[Backbone]:
-    """The shipped backbones, then the user's own, by id; one whose card cannot be read is named and left out."""
+def list_backbones(problems: list[str] | None = None) -> list[Backbone]:
+    """The shipped backbones, then the user's own, by id; one whose card cannot be read is left out, and said why."""
     found = []
     for root, shipped in ((_shipped_root(), True), (home() / "backbones", False)):
         for folder in sorted(root.iterdir()) if root.is_dir() else []:
@@ -64,7 +65,8 @@ def list_backbones() -> list[Backbone]:
                 try:
                     found.append(open_backbone(folder, shipped=shipped))
                 except FscilError as error:
-                    note(f"Left out: {error}")
+                    if problems is not None:
+                        problems.append(str(error))
     return found
 
 
@@ -82,9 +84,9 @@ def open_backbone(folder: Path, *, shipped: bool = False) -> Backbone:
     card = read_json(folder / "card.json", "backbone card")
     if not isinstance(card, dict) or card.get("schema") != SCHEMA:
         raise FscilError(f"{folder / 'card.json'} is not a backbone card of schema {SCHEMA}")
-    if missing := {"id", "dataset", "network", "recipe", "selection", "session0", "files"} - card.keys():
+    if missing := REQUIRED - card.keys():
         raise FscilError(f"{folder / 'card.json'} is damaged (it lacks {', '.join(sorted(missing))})")
-    return Backbone(card["id"], folder, card, shipped)
+    return Backbone(folder.resolve().name, folder, card, shipped)
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:

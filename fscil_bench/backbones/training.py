@@ -5,6 +5,7 @@ goes on from its last checkpoint and, with as many threads and processes, ends w
 """
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,6 +167,8 @@ def _train(
 
         for epoch in range(state.epoch, recipe.epochs):
             row = _train_epoch(fabric, model, wrapped, plan, training, normalise, epoch, tell)
+            if not math.isfinite(row["loss"]):
+                raise FscilError(f"the training diverged in epoch {epoch + 1} (loss {row['loss']}): lower lr")
             if held_out is not None:
                 row[f"{plan.select}_acc"] = _accuracy(classifier, held_out, normalise)
             if fabric.is_global_zero:

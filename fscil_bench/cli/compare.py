@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from fscil_bench.errors import UsageError
+from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.metrics import HEADLINE
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
-from fscil_bench.registry import method_names, require_method
+from fscil_bench.registry import require_method
 
 
 @click.command()
@@ -49,28 +49,32 @@ def compare(
 
     from fscil_bench.backbones.store import find_backbone
     from fscil_bench.leaderboard.comparison import Comparison, missing_tasks, rows_for
+    from fscil_bench.leaderboard.measuring import cheap, declared_baseline, tasks_for
 
     found = find_backbone(backbone or protocol.default_backbone)
-    wanted = tuple(dict.fromkeys([*methods, *([baseline] if baseline else [])])) if methods else ()
-    rows, problems = rows_for(protocol, found, wanted, out)
-    tasks = missing_tasks(rows, wanted or tuple(method_names()), protocol, found, named=bool(methods))
-    if tasks:
+    base = baseline or declared_baseline(methods, dataset)
+    named = [name for name in dict.fromkeys((*methods, base)) if name]
+    shown = named if methods else []
+    rows, problems = rows_for(protocol, found, shown, out)
+    tasks = tasks_for(shown or dict.fromkeys((*cheap(), *named)), dataset, [found])
+    if missing := missing_tasks(rows, tasks):
         from fscil_bench.files import require_writable
         from fscil_bench.leaderboard.measuring import measure_rows
 
         require_writable(out, "--out")
-        with counter("measuring", len(tasks)) as advance:
-            measure_rows(tasks, out, lambda task, outcome: advance(1))
-        rows, problems = rows_for(protocol, found, wanted, out)
+        with counter("measuring", len(missing)) as advance:
+            measure_rows(missing, out, lambda task, outcome: advance(1))
+        rows, problems = rows_for(protocol, found, shown, out)
     for problem in problems:
         note(f"Left out: {problem}")
     if not rows:
         raise UsageError(f"nothing to compare on {dataset} with {found.id}: name a METHOD to measure it")
-    comparison = Comparison.of(rows, baseline, sort)
+    comparison = Comparison.of(rows, base, sort)
     if as_json:
         click.echo(json.dumps(comparison.as_data()))
-        return
+    else:
+        from fscil_bench.cli.show_comparison import show_comparison
 
-    from fscil_bench.cli.show_comparison import show_comparison
-
-    show_comparison(comparison, protocol, found)
+        show_comparison(comparison, protocol, found)
+    if failed := sorted({row.label for row in rows if row.failed and row.method in methods}):
+        raise FscilError(f"{', '.join(failed)} failed, as said above")

@@ -7,7 +7,7 @@ import click
 
 from fscil_bench.errors import FscilError
 from fscil_bench.progress import counter, note
-from fscil_bench.registry import method_names, require_method
+from fscil_bench.registry import loadable, require_method
 
 
 @click.group()
@@ -34,15 +34,15 @@ def update(
 ) -> None:
     """Measure every row that runs from a feature bank; rewrite records whose inputs or numbers changed, and tables.
 
-    A row is a method with its defaults, or with settings that it declares to deserve a row. Methods that fail become
-    rows that say so.
+    A row is a method with its defaults, with settings that it declares to deserve a row, or with settings that are on
+    record already. Methods that fail become rows that say so.
     """
     for name in methods:
         require_method(name)
 
     from fscil_bench.backbones.store import find_backbone, list_backbones
     from fscil_bench.files import exclusive, require_writable
-    from fscil_bench.leaderboard.measuring import measure_rows, tasks_for
+    from fscil_bench.leaderboard.measuring import measure_rows, recorded_tasks, tasks_for
     from fscil_bench.leaderboard.rows import load_rows
     from fscil_bench.leaderboard.tables import write_tables
 
@@ -53,7 +53,8 @@ def update(
         if not tables_only:
             shipped = [backbone for backbone in list_backbones() if backbone.shipped]
             backbones = outside or shipped
-            tasks = tasks_for(methods or _loadable(), backbones)
+            tasks = tasks_for(methods or loadable(), None, backbones)
+            tasks += recorded_tasks(root / "records", tasks, backbones, methods)
             with counter("measuring rows", len(tasks)) as advance:
 
                 def done(task: object, outcome: str) -> None:
@@ -71,17 +72,3 @@ def update(
         click.echo(f"left out: {problem}")
     if loaded.problems or outcomes["failed"]:
         raise FscilError(f"{len(loaded.problems)} records left out, {outcomes['failed']} methods failed, named above")
-
-
-def _loadable() -> list[str]:
-    """Every method that loads; a plugin that does not is named and left out."""
-    from fscil_bench.registry import load_method
-
-    names = []
-    for name in method_names():
-        try:
-            load_method(name)
-            names.append(name)
-        except FscilError as error:
-            note(f"Left out: {error}")
-    return names

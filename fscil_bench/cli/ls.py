@@ -7,6 +7,7 @@ import click
 from fscil_bench.cli.render import show_table
 from fscil_bench.datasets import DATASETS
 from fscil_bench.markdown import number
+from fscil_bench.progress import note
 from fscil_bench.protocols import load_protocol, protocol_names
 from fscil_bench.registry import describe, method_names
 
@@ -64,7 +65,10 @@ def backbones(as_json: bool) -> None:
     """Every backbone, shipped or your own, with what it was trained on and what it scores in session 0."""
     from fscil_bench.backbones.store import list_backbones
 
-    found = list_backbones()
+    problems: list[str] = []
+    found = list_backbones(problems)
+    for problem in problems:
+        note(f"Left out: {problem}")
     if as_json:
         click.echo(json.dumps([{**b.card, "shipped": b.shipped} for b in found]))
         return
@@ -85,7 +89,7 @@ def backbones(as_json: bool) -> None:
                 number(scores.get("prototypes")),
                 number(scores.get("learned_head")),
                 f"{size:.1f}",
-                b.card["files"]["weights.safetensors"][:12],
+                b.card["files"].get("weights.safetensors", "–")[:12],
             ]
         )
     columns = ["id", "network", "pretraining", "recipe", "selection", "from", "epochs"]

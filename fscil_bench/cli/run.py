@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
 from fscil_bench.registry import configure, require_method
@@ -12,7 +13,7 @@ from fscil_bench.settings import split_assignments
 
 
 @click.command()
-@click.option("--method", required=True, help="A method's name; `fscil-bench ls methods` lists them.")
+@click.option("--method", required=True, help="A method's name (`fscil-bench ls methods`), or X+Y: X calibrated by Y.")
 @click.option("--dataset", required=True, help="A dataset's name; `fscil-bench ls datasets` lists them.")
 @click.option("--backbone", help="A backbone's id or folder. [default: the dataset's]")
 @click.option(
@@ -57,27 +58,44 @@ def run(
     from fscil_bench.cli.show_result import show_result
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import exclusive, plain, require_writable
-    from fscil_bench.results import as_record, lock_path, paired, record_path, store
+    from fscil_bench.leaderboard.statistics import differences_between
+    from fscil_bench.results import as_record, lock_path, record_path, store
 
     configured = configure(method, dataset, given)
-    other = baseline or configured.method.baseline
+    other = baseline or _installed(configured.baseline)
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, data_root)
-    chosen, missing = arena.draws(names, draws, costly=configured.method.costly)
-    if missing:
-        note(f"Note: {missing}. Random draws are used; published rows are of another draw.")
+    if names or draws is not None:
+        chosen = arena.draws([*names, *(f"random:{seed}" for seed in range(draws or 0))])
+    else:
+        chosen, missing = arena.full_draws(costly=configured.method.costly)
+        if missing:
+            note(f"Note: {missing}. Random draws are used; published rows are of another draw.")
     place = record_path(out, configured, arena.protocol, arena.backbone)
     with exclusive(lock_path(place), f"writing {place.name}"):
         with counter(f"{method}, draws", len(chosen)) as advance:
             result = arena.run(configured, chosen, advance)
-        differences = {}
-        if other is not None and result.random:
-            with counter(f"{other}, draws", len(chosen)) as advance:
-                differences = paired(result, arena.run(configure(other, dataset), chosen, advance))
         store(place, result)
+    differences = {}
+    if other is not None and result.random:
+        with counter(f"{other}, draws", len(chosen)) as advance:
+            base = arena.run(configure(other, dataset), chosen, advance)
+        differences = differences_between(as_record(result), as_record(base))
     if as_json:
         by_metric = plain({key: vars(summary) for key, summary in differences.items()})
         click.echo(json.dumps({**as_record(result), "paired": {"baseline": other, "differences": by_metric}}))
         return
     show_result(result, other, differences)
     click.echo(f"Record: {place}")
+
+
+def _installed(baseline: str | None) -> str | None:
+    """The baseline that a method declares, if it is there."""
+    if baseline is None:
+        return None
+    try:
+        require_method(baseline)
+    except UsageError as error:
+        note(f"Note: no differences are shown: {error}")
+        return None
+    return baseline

@@ -4,9 +4,9 @@ import click
 
 from fscil_bench.backbones.store import Backbone
 from fscil_bench.cli.render import show_table
-from fscil_bench.leaderboard.comparison import Comparison, Line
+from fscil_bench.leaderboard.comparison import Comparison
 from fscil_bench.leaderboard.statistics import COMPARED
-from fscil_bench.markdown import interval, number, spread
+from fscil_bench.markdown import number, spread
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT
 from fscil_bench.protocols import Protocol
 
@@ -16,8 +16,9 @@ def show_comparison(comparison: Comparison, protocol: Protocol, backbone: Backbo
     rows = [[line.row.shown, *map(spread, line.summaries.values()), str(len(line.row.draws))] for line in lines]
     title = f"{protocol.name} on {backbone.id}, last session: mean over random draws ± half of its 95 % interval (sd)"
     show_table(title, ["method", *HEADLINE.values(), "draws"], rows)
-    if comparison.baseline is not None and len(lines) > 1:
-        _show_differences(comparison, lines)
+    if comparison.baseline is not None and (cells := comparison.difference_cells()):
+        columns = ["method", "pairs", *(text for m in COMPARED for text in (f"Δ {SHORT[m]} (95 %)", "p"))]
+        show_table(f"minus {comparison.baseline.label}", columns, cells)
     standard = [line for line in lines if line.percentiles]
     if standard:
         rows = [
@@ -30,26 +31,9 @@ def show_comparison(comparison: Comparison, protocol: Protocol, backbone: Backbo
             click.echo(f"{line.row.shown} failed: {line.row.failed}")
     for text in (*(DEFINITIONS[key] for key in HEADLINE if key in DEFINITIONS), PD_DEFINITION):
         click.echo(text)
+    if comparison.baseline is None:
+        return
     click.echo(
         "Differences are paired over the same draws of the same bank; p: Wilcoxon signed-rank, corrected after Holm "
         "over all tests shown. Intervals and tests are conditional on this one backbone."
     )
-
-
-def _show_differences(comparison: Comparison, lines: list[Line]) -> None:
-    assert comparison.baseline is not None
-    rows = []
-    for line in lines:
-        if line.row is comparison.baseline:
-            continue
-        cells = [line.row.shown]
-        for metric in COMPARED:
-            gap = line.differences.get(metric)
-            if gap is None:
-                cells += ["–", "–"]
-            else:
-                mean = number(gap.summary.mean, signed=True)
-                cells += [f"{mean} ({interval(gap.summary, signed=True)})", f"{gap.p:.1g}"]
-        rows.append(cells)
-    columns = ["method", *(text for metric in COMPARED for text in (f"Δ {SHORT[metric]} (95 %)", "p"))]
-    show_table(f"minus {comparison.baseline.label}", columns, rows)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
 
 from fscil_bench.errors import FscilError
 from fscil_bench.evaluate import Arena
@@ -16,8 +15,9 @@ from fscil_bench.progress import note
 from fscil_bench.protocols.draws import Draw, UnresolvedDrawError
 from fscil_bench.records import STANDARD
 from fscil_bench.registry import Configured, configure
-from fscil_bench.results import Result, as_record, predictions_path
+from fscil_bench.results import Result, as_record, read_predictions
 from fscil_bench.runner import scores_after
+from fscil_bench.settings import as_text
 
 EXACT, SAMPLED = 0.005, 0.05  # points a number may move: closed forms, methods that draw random numbers
 TIE = 1e-9
@@ -59,7 +59,7 @@ def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> 
         verdict.problems.append(f"the record says that the method failed: {row.failed}")
         return verdict
     try:
-        given = {key: str(value) for key, value in row.user_settings.items()}
+        given = {key: as_text(value) for key, value in row.user_settings.items()}
         arena = Arena(row.protocol, backbone or row.backbone)
         configured = configure(row.method, row.protocol, given)
         draws = _draws(arena, row, quick=quick)
@@ -71,20 +71,21 @@ def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> 
     tolerance = SAMPLED if configured.method.sampled else EXACT
     verdict.changed = _changed_inputs(row.record, new)
     verdict.moved = _moved(row.record, new, tolerance) or _summary_moved(row.record, new, tolerance)
-    verdict.problems += _other_predictions(row.path, result, arena, configured, draws)
+    if not configured.method.sampled:
+        verdict.problems += _other_predictions(row.path, result, arena, configured, draws)
     return verdict
 
 
 def _draws(arena: Arena, row: Row, *, quick: bool) -> list[Draw]:
     """The draws of the record; the standard one is left out where its images cannot be found here."""
+    names = row.draws
     if row.record["standard"] is not None:
         try:
-            standard, _ = arena.draws([STANDARD], None, costly=False)
+            arena.draws([STANDARD])
+            names = [STANDARD, *names]
         except UnresolvedDrawError as error:
             note(f"Not checked: {row.label}, standard draw: {error}")
-        else:
-            return standard if quick else [*standard, *arena.draws(row.draws, None, costly=False)[0]]
-    return arena.draws(row.draws[:1] if quick else row.draws, None, costly=False)[0]
+    return arena.draws(names[:1] if quick else names)
 
 
 def _changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -156,19 +157,17 @@ def _other_predictions(
     record: Path, result: Result, arena: Arena, configured: Configured, draws: Sequence[Draw]
 ) -> list[str]:
     """Stored predictions that are no longer made, ties aside."""
-    path = predictions_path(record)
     try:
-        with safe_open(path, framework="np") as file:
-            draw, stored = file.metadata()["draw"], file.get_tensor("predictions")
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
-        return [f"predictions {path.name} cannot be read ({error})"]
+        draw, stored = read_predictions(record)
+    except FscilError as error:
+        return [str(error)]
     if draw not in result.walk.draws:
         missed = draw == STANDARD  # it could not be resolved here, and that was said
-        return [] if missed else [f"predictions {path.name} are of draw {draw}, which the record does not hold"]
+        return [] if missed else [f"the stored predictions are of draw {draw}, which the record does not hold"]
     position = result.walk.draws.index(draw)
     now = result.walk.predictions[position]
     if stored.shape != now.shape:
-        return [f"predictions {path.name} have shape {list(stored.shape)}, expected {list(now.shape)}"]
+        return [f"the stored predictions have shape {list(stored.shape)}, expected {list(now.shape)}"]
     other = 0
     for session in np.flatnonzero((stored != now).any(axis=1)):
         places = np.flatnonzero(stored[session] != now[session])

@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from fscil_bench.backbones.store import Backbone, bank_name
-from fscil_bench.errors import FscilError, UsageError
+from fscil_bench.errors import FscilError
 from fscil_bench.files import plain
 from fscil_bench.leaderboard.measuring import Task
-from fscil_bench.leaderboard.rows import Row, load_rows, shipped_root
+from fscil_bench.leaderboard.rows import Row, load_rows, ranked, shipped_root
 from fscil_bench.leaderboard.statistics import COMPARED, Difference, common_baseline, difference, holm, percentile
-from fscil_bench.leaderboard.tables import ranked
+from fscil_bench.markdown import interval, number
 from fscil_bench.metrics import HEADLINE, Summary, summarise
-from fscil_bench.progress import note
 from fscil_bench.protocols import Protocol
+from fscil_bench.registry import configure
+from fscil_bench.settings import as_text
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Comparison:
         name = baseline or common_baseline(measured)
         base = next((row for row in measured if row.label == name), None)
         if baseline is not None and base is None:
-            raise UsageError(f"the baseline {baseline} has no usable record on this dataset and backbone")
+            raise FscilError(f"the baseline {baseline} has no usable row on this dataset and backbone")
         order = ranked(rows, sort)
         found: dict[tuple[int, str], Difference] = {}
         for i, row in enumerate(order):
@@ -50,6 +51,23 @@ class Comparison:
         adjusted = holm([gap.p for gap in found.values()])
         corrected = {key: Difference(gap.summary, p) for (key, gap), p in zip(found.items(), adjusted, strict=True)}
         return cls([_line(i, row, corrected) for i, row in enumerate(order)], base)
+
+    def difference_cells(self) -> list[list[str]]:
+        """Text for a table: name, number of pairs, then mean with interval and p-value for every compared metric."""
+        lines = []
+        for line in self.lines:
+            if line.row is self.baseline or not line.summaries:
+                continue
+            gaps = [line.differences.get(metric) for metric in COMPARED]
+            cells = [line.row.shown, str(max(gap.summary.n if gap else 0 for gap in gaps))]
+            for gap in gaps:
+                if gap is None:
+                    cells += ["–", "–"]
+                else:
+                    mean = number(gap.summary.mean, signed=True)
+                    cells += [f"{mean} ({interval(gap.summary, signed=True)})", f"{gap.p:.1g}"]
+            lines.append(cells)
+        return lines
 
     def as_data(self) -> dict[str, Any]:
         return {
@@ -85,27 +103,29 @@ def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own
     return [row for row in rows if not methods or row.method in methods], loaded.problems
 
 
-def missing_tasks(
-    rows: Sequence[Row], methods: Sequence[str], protocol: Protocol, backbone: Backbone, *, named: bool
-) -> list[Task]:
-    """What must be measured before the methods can be shown: those without a full row, costly ones only if named."""
-    from fscil_bench.registry import load_method
+def missing_tasks(rows: Sequence[Row], tasks: Sequence[Task]) -> list[Task]:
+    """The tasks without a full row that the present code made, and the user's own rows that older code made."""
+    fresh = [row for row in rows if not row.failed and not (row.own and _of_older_code(row))]
+    have = {(row.method, _settings(row)) for row in fresh if row.complete}
+    stale = [row for row in rows if row not in fresh and not row.failed]
+    again = [Task(row.method, row.protocol, tasks[0].backbone, dict(_settings(row))) for row in stale if tasks]
+    wanted = {(task.method, tuple(sorted(task.settings.items()))): task for task in (*tasks, *again)}
+    return [task for key, task in wanted.items() if key not in have]
 
-    tasks = []
-    for name in methods:
-        if any(row.method == name and row.complete and not row.user_settings for row in rows):
-            continue
-        try:
-            kind = load_method(name)
-        except FscilError as error:
-            if named:
-                raise
-            note(f"Left out: {error}")
-            continue
-        fits = kind.recipe is None or backbone.card["recipe"]["name"] == kind.recipe
-        if named or (fits and not kind.costly):
-            tasks.append(Task(name, protocol.name, str(backbone.folder)))
-    return tasks
+
+def _settings(row: Row) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, as_text(value)) for key, value in row.user_settings.items()))
+
+
+def _of_older_code(row: Row) -> bool:
+    """Whether the method, or the harness under it, has changed since the row was measured."""
+    from fscil_bench.code import code_sha256
+
+    try:
+        method = configure(row.method, row.protocol, dict(_settings(row))).method
+    except FscilError:
+        return False  # the method is gone: nothing newer can be measured
+    return code_sha256(method) != str(row.record["method"]["code_sha256"])
 
 
 def _line(i: int, row: Row, differences: dict[tuple[int, str], Difference]) -> Line:

@@ -7,14 +7,18 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fscil_bench.backbones.store import Backbone
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import exclusive
-from fscil_bench.records import read_record
+from fscil_bench.leaderboard.rows import load_rows
+from fscil_bench.records import STANDARD, read_record
+from fscil_bench.registry import configure, load_method, loadable
+from fscil_bench.settings import as_text
 
-IGNORED = ("cost", "environment")  # differ from machine to machine and run to run
+if TYPE_CHECKING:
+    from fscil_bench.results import Result
 
 
 @dataclass(frozen=True)
@@ -31,20 +35,48 @@ class Task:
         return f"{self.method}{settings} on {self.dataset}, {Path(self.backbone).name}"
 
 
-def tasks_for(methods: Iterable[str], backbones: Iterable[Backbone]) -> list[Task]:
-    """Every row that the methods have on the backbones' own datasets: defaults, and the declared variants."""
-    from fscil_bench.registry import load_method
+def tasks_for(methods: Iterable[str], dataset: str | None, backbones: Iterable[Backbone]) -> list[Task]:
+    """Every row that the methods have on the backbones (on their own datasets, if none is named).
 
+    A method has a row with its defaults and one with each of the variants it declares.
+    """
     found = []
     for name in methods:
         kind = load_method(name)
         for backbone in backbones:
             if kind.recipe is not None and backbone.card["recipe"]["name"] != kind.recipe:
                 continue
-            for variant in ({}, *kind.variants):
-                settings = {key: str(value) for key, value in variant.items()}
-                found.append(Task(name, backbone.card["dataset"], str(backbone.folder), settings))
+            for variant in ({}, *(kind.variants if "+" not in name else ())):
+                settings = {key: as_text(value) for key, value in variant.items()}
+                found.append(Task(name, dataset or backbone.card["dataset"], str(backbone.folder), settings))
     return found
+
+
+def recorded_tasks(
+    records: Path, known: Sequence[Task], backbones: Sequence[Backbone], methods: Sequence[str]
+) -> list[Task]:
+    """Rows on record that are not among the `known` tasks: other settings, composed methods."""
+    folders = {backbone.id: str(backbone.folder) for backbone in backbones}
+    tasks = []
+    for row in load_rows([(records, False)], backbones).rows:
+        if row.backbone not in folders or (methods and row.method not in methods):
+            continue
+        settings = {key: as_text(value) for key, value in row.user_settings.items()}
+        task = Task(row.method, row.protocol, folders[row.backbone], settings)
+        if task not in known:
+            tasks.append(task)
+    return tasks
+
+
+def cheap() -> list[str]:
+    """The methods that load and do not call themselves costly."""
+    return [name for name in loadable() if not load_method(name).costly]
+
+
+def declared_baseline(methods: Iterable[str], dataset: str) -> str | None:
+    """What most of these methods say they build on."""
+    named = [baseline for name in methods if (baseline := configure(name, dataset).baseline)]
+    return max(dict.fromkeys(named), key=named.count) if named else None
 
 
 def measure_rows(
@@ -72,13 +104,12 @@ def measure_rows(
 def measure_row(task: Task, root: Path) -> str:
     """Measure one row; store it unless its inputs and numbers are those on record. Says what happened."""
     from fscil_bench.evaluate import Arena
-    from fscil_bench.registry import configure
-    from fscil_bench.results import as_record, lock_path, record_path, store, store_failure
+    from fscil_bench.results import failure_path, lock_path, record_path, store, store_failure
 
     arena = Arena(task.dataset, task.backbone)
     configured = configure(task.method, task.dataset, task.settings)
     path = record_path(root, configured, arena.protocol, arena.backbone)
-    draws, _ = arena.draws((), None, costly=configured.method.costly)
+    draws, _ = arena.full_draws(costly=configured.method.costly)
     with exclusive(lock_path(path), f"writing {path.name}"):
         try:
             result = arena.run(configured, draws)
@@ -87,16 +118,38 @@ def measure_row(task: Task, root: Path) -> str:
         except Exception as error:
             store_failure(path, configured, arena.backbone, arena.split, f"{type(error).__name__}: {error}")
             return f"failed: {error}"
-        if path.is_file() and same_inputs_and_numbers(_read_or_none(path), as_record(result)):
+        if _is_stored(path, result):
+            failure_path(path).unlink(missing_ok=True)
             return "unchanged"
         store(path, result)
         return "measured"
 
 
-def same_inputs_and_numbers(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
-    if old is None:
+def _is_stored(path: Path, result: "Result") -> bool:
+    """Whether the record at `path`, predictions included, is what `result` would be stored as."""
+    from fscil_bench.results import as_record, read_predictions
+
+    old = _read_or_none(path) if path.is_file() else None
+    if old is None or not same_inputs_and_numbers(old, as_record(result)):
         return False
-    return {k: v for k, v in old.items() if k not in IGNORED} == {k: v for k, v in new.items() if k not in IGNORED}
+    try:
+        draw, stored = read_predictions(path)
+    except FscilError:
+        return False
+    if draw not in result.walk.draws:
+        return draw == STANDARD  # kept from where it could be resolved
+    return bool((stored == result.walk.predictions[result.walk.draws.index(draw)]).all())
+
+
+def same_inputs_and_numbers(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Equal but for costs, environment and package version; a standard draw that cannot be resolved here is kept."""
+
+    def essence(record: Mapping[str, Any]) -> dict[str, Any]:
+        ignored = ("cost", "environment", *(("standard",) if new["standard"] is None else ()))
+        kept = {key: value for key, value in record.items() if key not in ignored}
+        return {**kept, "method": {key: value for key, value in record["method"].items() if key != "version"}}
+
+    return essence(old) == essence(new)
 
 
 def _read_or_none(path: Path) -> dict[str, Any] | None:

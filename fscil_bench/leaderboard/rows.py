@@ -124,11 +124,31 @@ def load_rows(roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = 
             try:
                 row = Row(path, read_record(path), own)
                 _require_current(row, banks)
+                rows.setdefault(_identity(row), row)
             except FscilError as error:
                 problems.append(str(error))
-                continue
-            rows.setdefault(_identity(row), row)
     return Loaded(list(rows.values()), problems)
+
+
+def ranked(rows: Sequence[Row], metric: str = "hmean") -> list[Row]:
+    """Best first; rows that failed or lack draws last; rows whose pretraining has seen new classes after the others."""
+    lower_is_better = metric == "pd"
+
+    def key(row: Row) -> tuple[Any, ...]:
+        mean = 0.0 if row.failed or not row.draws else float(np.mean(row.headline(metric)))
+        return (
+            row.seen_new_classes,
+            bool(row.failed),
+            not row.complete,
+            mean if lower_is_better else -mean,
+            row_key(row),
+        )
+
+    return sorted(rows, key=key)
+
+
+def row_key(row: Row) -> tuple[str, ...]:
+    return (row.protocol, row.backbone, row.label, str(row.own))
 
 
 def _require_current(row: Row, banks: dict[tuple[str, str], set[str]]) -> None:

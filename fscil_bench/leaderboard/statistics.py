@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fscil_bench.leaderboard.rows import Row
-from fscil_bench.metrics import Summary, summarise
+from fscil_bench.metrics import HEADLINE, Summary, summarise
 
 COMPARED = ("avg_acc", "hmean", "new_acc", "base_acc")
 
@@ -31,6 +33,14 @@ def difference(row: Row, baseline: Row, metric: str) -> Difference | None:
     # rounded, so that equal gaps rank as ties whatever the last bits say
     gaps = np.round(row.headline(metric)[ours] - baseline.headline(metric)[theirs], 9)
     return Difference(summarise(gaps), _wilcoxon(gaps))
+
+
+def differences_between(record: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Summary]:
+    """Paired differences of all headline numbers between two records just made; those of one draw have no interval."""
+    ours, theirs = Row(Path(), record), Row(Path(), baseline)
+    if ours.bank != theirs.bank or ours.draws != theirs.draws:
+        raise ValueError("paired differences need the same bank and draws")
+    return {metric: summarise(ours.headline(metric) - theirs.headline(metric)) for metric in HEADLINE}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

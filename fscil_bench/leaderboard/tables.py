@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fscil_bench.files import write_bytes
-from fscil_bench.leaderboard.rows import Row
-from fscil_bench.leaderboard.statistics import COMPARED, common_baseline, difference, holm
-from fscil_bench.markdown import interval, number, spread, table
+from fscil_bench.leaderboard.comparison import Comparison
+from fscil_bench.leaderboard.rows import Row, ranked, row_key
+from fscil_bench.leaderboard.statistics import COMPARED
+from fscil_bench.markdown import number, spread, table
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
@@ -34,7 +35,7 @@ def render_tables(rows: Sequence[Row]) -> dict[str, str]:
         files[f"{name}.md"] = _markdown(load_protocol(name), of_protocol)
         files[f"{name}.csv"] = _csv([_flat(row) for row in of_protocol])
         files[f"{name}.json"] = json.dumps([_nested(row) for row in of_protocol], indent=1, allow_nan=False) + "\n"
-    files["costs.csv"] = _csv([_cost(row) for row in sorted(rows, key=_key) if not row.failed])
+    files["costs.csv"] = _csv([_cost(row) for row in sorted(rows, key=row_key) if not row.failed])
     return files
 
 
@@ -52,23 +53,8 @@ def stale_tables(root: Path, rows: Sequence[Row]) -> list[str]:
     """The table files under `root` that are not what the records give."""
     wanted = render_tables(rows)
     possible = ["costs.csv", *(f"{name}.{kind}" for name in protocol_names() for kind in ("md", "csv", "json"))]
-    there = {name: (root / name).read_text() for name in possible if (root / name).is_file()}
-    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
-
-
-def ranked(rows: Sequence[Row], metric: str = "hmean") -> list[Row]:
-    """Best first; rows that failed or lack draws last; rows whose pretraining has seen new classes after the others."""
-    lower_is_better = metric == "pd"
-
-    def key(row: Row) -> tuple[Any, ...]:
-        mean = 0.0 if row.failed or not row.draws else float(np.mean(row.headline(metric)))
-        return (row.seen_new_classes, bool(row.failed), not row.complete, mean if lower_is_better else -mean, _key(row))
-
-    return sorted(rows, key=key)
-
-
-def _key(row: Row) -> tuple[str, ...]:
-    return (row.protocol, row.backbone, row.label, str(row.own))
+    there = {name: (root / name).read_bytes() for name in possible if (root / name).is_file()}
+    return sorted(name for name in {*wanted, *there} if wanted.get(name, "").encode() != there.get(name))
 
 
 def _markdown(protocol: Protocol, rows: Sequence[Row]) -> str:
@@ -85,7 +71,8 @@ def _markdown(protocol: Protocol, rows: Sequence[Row]) -> str:
         "- Intervals are 95 % Student-t intervals of the mean over random draws of the support images; sd is over "
         "draws. They and the tests are conditional on one backbone.\n"
         "- 5w1s, 5w5s: few-shot accuracy over episodes; empty until measured.\n"
-        "- Incomplete rows have fewer random draws than a full row (100, or 10 for costly methods)."
+        "- Incomplete rows have fewer random draws than a full row (100, or 10 for costly methods): they are listed, "
+        "not averaged."
     )
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -99,19 +86,17 @@ def _backbone_section(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
         f"epoch selected by: {selection}; augmentation: {', '.join(facts['augmentation']) or 'none'}",
         f"bank sha256: {facts['bank_sha256']}",
     ]
-    measured = [row for row in rows if not row.failed and row.draws]
+    measured = [row for row in rows if not row.failed and row.complete]
     parts = [f"## Backbone {rows[0].backbone}", "\n".join(f"- {line}" for line in about)]
-    parts += [
-        "### Last session: mean over random draws ± half of its 95 % interval (sd over draws)",
-        _headline_table(rows),
-    ]
+    title = "### Last session: mean over random draws ± half of its 95 % interval (sd over draws)"
+    parts += [title, _headline_table(rows)]
     if any(row.record["standard"] for row in measured):
         parts += ["### Last session: the standard draw", _standard_table(measured)]
-    baseline = next((row for row in measured if row.label == common_baseline(measured)), None)
-    if baseline is not None and len(measured) > 1:
-        parts += [f"### Paired differences from {baseline.label}, same draws", _difference_table(measured, baseline)]
-    for metric, title in SHORT.items():
-        parts += [f"### {title} by session, mean over random draws", _session_table(protocol, measured, metric)]
+    comparison = Comparison.of(measured, None, "hmean")
+    if comparison.baseline is not None and len(measured) > 1:
+        parts += [f"### Paired differences from {comparison.baseline.label}, same draws", _difference_table(comparison)]
+    for metric, name in SHORT.items():
+        parts += [f"### {name} by session, mean over random draws", _session_table(protocol, measured, metric)]
     return parts
 
 
@@ -125,7 +110,7 @@ def _headline_table(rows: Sequence[Row]) -> str:
             blanks = ["–"] * (len(columns) - 3)
             lines.append([f"{row.shown} (failed: {row.failed})", privileges, str(method["exemplars"]), *blanks])
             continue
-        cells = [spread(summarise(row.headline(metric))) if row.draws else "–" for metric in HEADLINE]
+        cells = [spread(summarise(row.headline(metric))) if row.complete else "–" for metric in HEADLINE]
         lines.append([row.shown, privileges, str(method["exemplars"]), *cells, "", "", str(len(row.draws))])
     return table(columns, lines, left=2)
 
@@ -135,21 +120,9 @@ def _standard_table(rows: Sequence[Row]) -> str:
     return table(["method", *HEADLINE.values()], lines)
 
 
-def _difference_table(rows: Sequence[Row], baseline: Row) -> str:
-    found = [
-        (row, metric, difference(row, baseline, metric)) for row in rows if row is not baseline for metric in COMPARED
-    ]
-    adjusted = iter(holm([d.p for _, _, d in found if d is not None]))
-    cells: dict[str, list[str]] = {}
-    for row, _, gap in found:
-        texts = ["–", "–"]
-        if gap is not None:
-            mean = number(gap.summary.mean, signed=True)
-            texts = [f"{mean} ({interval(gap.summary, signed=True)})", f"{next(adjusted):.1g}"]
-        pairs = str(gap.summary.n) if gap is not None else "0"
-        cells.setdefault(str(row.path), [row.shown, pairs]).extend(texts)
+def _difference_table(comparison: Comparison) -> str:
     columns = ["method", "pairs", *(text for metric in COMPARED for text in (f"Δ {SHORT[metric]} (95 %)", "p, Holm"))]
-    return table(columns, list(cells.values()))
+    return table(columns, comparison.difference_cells())
 
 
 def _session_table(protocol: Protocol, rows: Sequence[Row], metric: str) -> str:
@@ -206,13 +179,13 @@ def _flat(row: Row) -> dict[str, Any]:
         "privileges": " ".join(method["privileges"]),
     }
     for metric in HEADLINE:
-        summary = summarise(row.headline(metric)) if row.draws else None
+        summary = summarise(row.headline(metric)) if row.complete else None
         for part in ("mean", "sd", "low", "high"):
             line[f"{metric}_{part}"] = "" if summary is None else _blank(getattr(summary, part))
         line[f"{metric}_standard"] = _blank(row.standard(metric))
     line |= dict.fromkeys(FSL, "")
     for t in range(load_protocol(row.protocol).sessions + 1):
-        line[f"avg_acc_session_{t}"] = _blank(row.by_session("avg_acc")[:, t].mean()) if row.draws else ""
+        line[f"avg_acc_session_{t}"] = _blank(row.by_session("avg_acc")[:, t].mean()) if row.complete else ""
     return line
 
 
@@ -220,12 +193,12 @@ def _nested(row: Row) -> dict[str, Any]:
     """The record without its single draws: what most readers want."""
     kept = {key: value for key, value in row.record.items() if key not in ("draws", "summary", "cost", "environment")}
     by_session: dict[str, Any] = {}
-    summary = {metric: asdict(summarise(row.headline(metric))) for metric in HEADLINE if row.draws}
+    summary = {metric: asdict(summarise(row.headline(metric))) for metric in HEADLINE if row.complete}
     kept["summary"] = {
         metric: {key: _blank(value) if key != "n" else value for key, value in values.items()}
         for metric, values in summary.items()
     }
-    if row.draws:
+    if row.complete:
         for metric in DEFINITIONS:
             means = row.by_session(metric).mean(axis=0)
             by_session[metric] = [None if np.isnan(value) else round(float(value), DIGITS) for value in means]

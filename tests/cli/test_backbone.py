@@ -49,10 +49,8 @@ def test_two_trainings_of_one_backbone_at_once(cli, tiny_cifar, tmp_path):
         "import sys; from pathlib import Path; from fscil_bench.files import exclusive\n"
         "with exclusive(Path(sys.argv[1]), 'x'): print('held', flush=True); sys.stdin.read()"
     )
-    lock = home() / "training" / "cifar100-resnet8-short-s7.lock"
-    identity = ("--seed", "7", "--recipe", "short", "--data-root", tiny_cifar)
-    refused = cli(*TRAIN, *TINY, *identity, "--restart")
-    assert refused.code == 0  # learn the id
+    identity = ("--seed", "7", "--data-root", tiny_cifar)
+    assert cli(*TRAIN, *TINY, *identity).code == 0  # to learn the id
     lock = home() / "training" / f"{next((home() / 'backbones').iterdir()).name}.lock"
     holder = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
@@ -63,6 +61,31 @@ def test_two_trainings_of_one_backbone_at_once(cli, tiny_cifar, tmp_path):
     assert done.code == 1
     assert "another process is training" in done.error_line
     assert next((home() / "backbones").iterdir()).joinpath("card.json").exists()
+
+
+def test_a_restarted_training_that_is_cut_resumes(trained, cli, tiny_cifar, monkeypatch):
+    """--restart, killed in mid-training: without --restart the new training goes on, not the old result."""
+    from fscil_bench.backbones import training
+
+    real = training._train_epoch
+
+    def cut_in_the_second(*args):
+        if args[6] == 1:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_train_epoch", cut_in_the_second)
+        assert cli(*TRAIN, *TINY, "--data-root", tiny_cifar, "--restart").code == 130
+    again = cli(*TRAIN, *TINY, "--data-root", tiny_cifar)
+    assert again.code == 0, again.err
+    assert "resuming after epoch 1" in again.err
+
+
+def test_a_diverging_training_is_named(cli, tiny_cifar):
+    done = cli(*TRAIN, *TINY, "--data-root", tiny_cifar, "--set", "lr=1e30")
+    assert done.code == 1
+    assert "diverged in epoch" in done.error_line
 
 
 def test_restarting_after_a_cut_in_mid_extraction(trained, cli, tiny_cifar, monkeypatch):
@@ -137,6 +160,8 @@ def test_a_corrupt_image_exits_with_1_and_leaves_no_backbone(cli, tiny_cifar, tm
     [
         (("--recipe", "shrt"), "did you mean 'short'"),
         (("--set", "epochs=x"), "epochs=x is not a whole number"),
+        (("--set", "lr=-1"), "lr must be above 0"),
+        (("--set", "std=0,1,1"), "std above 0"),
         (("--set", "network=resnet21"), "unknown network 'resnet21'"),
         (("--set", "augment=flop"), "unknown augmentation 'flop'"),
         (("--storage", "f8"), "unknown storage type 'f8'"),

@@ -153,6 +153,16 @@ def test_composed_methods_run_by_name(run):
     assert "unknown setting of method teen 'taw'" in run("--set", "teen.taw=1", method="protonet+teen").error_line
 
 
+def test_a_declared_baseline_that_is_missing_costs_nothing(run, monkeypatch):
+    from fscil_bench_methods.simteen import SimTEEN
+
+    monkeypatch.setattr(SimTEEN, "baseline", "gone")
+    done = run("--draws", "2", method="simteen")
+    assert done.code == 0
+    assert "no differences are shown: unknown method 'gone'" in done.err
+    assert (FOLDER / "simteen.fscil.json").is_file()
+
+
 def test_unknown_names_exit_with_2(run, cli):
     assert "did you mean 'teen'" in run(method="tene").error_line
     assert "did you mean 'cifar100'" in run(dataset="cifar").error_line

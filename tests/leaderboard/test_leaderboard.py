@@ -69,7 +69,7 @@ def test_tables_rebuild_byte_for_byte(board, cli, installed):
         for count in (1, 2):
             torch.set_num_threads(count)
             other = Path(f"threads-{count}")
-            measure_rows(tasks_for(method_names(), _backbones()), other / "records", workers=1)
+            measure_rows(tasks_for(method_names(), None, _backbones()), other / "records", workers=1)
             rebuilt = render_tables(load_rows([(other / "records", False)]).rows)
             assert {k: v.encode() for k, v in rebuilt.items() if k != "costs.csv"} == {
                 k: v for k, v in before.items() if k != "costs.csv"
@@ -95,7 +95,7 @@ def test_update_leaves_unchanged_records_alone(board, cli):
 
 
 def test_processes_measure_what_one_measures(board, installed):
-    measure_rows(tasks_for(["protonet", "teen"], _backbones()), Path("parallel"), workers=2)
+    measure_rows(tasks_for(["protonet", "teen"], None, _backbones()), Path("parallel"), workers=2)
     for path in Path("parallel").rglob("*.json"):
         ours = json.loads(path.read_text())
         theirs = json.loads((board / "records" / path.relative_to("parallel")).read_text())
@@ -217,6 +217,13 @@ def test_a_comment_only_change_passes(board, tmp_path):
         (lambda r: r["draws"]["metrics"]["by_session"].pop("hmean"), "damaged (KeyError: 'hmean')"),
         (lambda r: r["draws"]["metrics"]["by_session"]["hmean"][0].pop(), "hmean does not have 9 sessions"),
         (lambda r: r.pop("standard"), "damaged (KeyError: 'standard')"),
+        (
+            lambda r: r["draws"]["metrics"]["by_session"]["hmean"][0].__setitem__(1, "x"),
+            "hmean holds what is no number",
+        ),
+        (lambda r: r["method"].update(settings=[]), "damaged (AttributeError"),
+        (lambda r: r["backbone"].pop("augmentation"), "damaged (KeyError: 'augmentation')"),
+        (lambda r: r["protocol"].update(name="imagenet"), "unknown dataset 'imagenet'"),
         (lambda r: r.pop("backbone"), "damaged (KeyError: 'backbone')"),
     ],
 )
@@ -267,7 +274,7 @@ def test_incomplete_and_overlapping_rows_are_ranked_apart(board):
     other.record["backbone"]["overlap"] = {"kind": "images", "new_classes": []}
     assert ranked(rows)[-1] is other
     text = render_tables(rows)["cifar100.md"]
-    assert text.count(f"| {best.label} (incomplete) |") > 4  # in every table it is in
+    assert text.count(f"| {best.label} (incomplete) |") == 1  # listed, but in no table of means
     assert "# Ranked apart: backbones whose pretraining has seen new classes" in text
 
 
@@ -278,11 +285,44 @@ def test_compare_measures_what_has_no_record(installed, cli):
     assert Path("runs/cifar100/toy/teen.fscil.json").is_file()
     data = json.loads(cli("compare", "protonet", "teen", "--backbone", "toy", "--json").out)
     assert data["baseline"] == "protonet"
-    assert {row["label"] for row in data["rows"]} == {"protonet", "teen"}
+    assert {row["label"] for row in data["rows"]} == {"protonet", "teen", "teen variant=paper"}
     teen = next(row for row in data["rows"] if row["label"] == "teen")
     assert teen["difference"]["new_acc"]["n"] == 100
     assert 0 <= teen["difference"]["new_acc"]["p_holm"] <= 1
     assert teen["own"] is True
+
+
+def test_compare_brings_the_declared_baseline_along(installed, cli):
+    done = cli("compare", "simteen", "--backbone", "toy")
+    assert "minus protonet" in done.out
+    composed = cli("compare", "simteen+teen", "--backbone", "toy")
+    assert "minus simteen" in composed.out
+
+
+def test_compare_measures_anew_what_older_code_made(installed, cli):
+    cli("compare", "protonet", "--backbone", "toy")
+    path = Path("runs/cifar100/toy/protonet.fscil.json")
+    before = path.read_text()
+    change(path, lambda record: record["method"].update(code_sha256="0"))
+    cli("compare", "protonet", "--backbone", "toy")
+    assert json.loads(path.read_text())["draws"] == json.loads(before)["draws"]
+    assert json.loads(path.read_text())["method"] == json.loads(before)["method"]
+
+
+def test_update_mends_what_check_complains_of(board, cli):
+    next(board.rglob("teen.fscil.predictions.safetensors")).unlink()
+    assert cli("check", "--quick").code == 1
+    assert "1 measured" in cli("leaderboard", "update", "--backbone", "toy", "--workers", 1).out
+    assert cli("check", "--quick").code == 0
+
+
+def test_update_measures_rows_with_other_settings_too(board, cli):
+    args = ("--dataset", "cifar100", "--backbone", "toy", "--out", board / "records")
+    assert cli("run", "--method", "simteen+teen", "--set", "teen.tau=4", *args).code == 0
+    path = next(board.rglob("simteen+teen-*.fscil.json"))
+    change(path, lambda record: _shift(record, 1.0))
+    assert "1 measured" in cli("leaderboard", "update", "--backbone", "toy", "--workers", 1).out
+    assert cli("check").code == 0
 
 
 def test_compare_shows_all_cheap_methods_and_sorts(installed, cli):
@@ -295,14 +335,14 @@ def test_compare_shows_all_cheap_methods_and_sorts(installed, cli):
 def test_compare_shows_own_settings_beside_the_defaults(installed, cli):
     assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", "toy", "--set", "tau=4").code == 0
     data = json.loads(cli("compare", "teen", "protonet", "--backbone", "toy", "--json").out)
-    assert {row["label"] for row in data["rows"]} == {"protonet", "teen", "teen tau=4.0"}
+    assert {row["label"] for row in data["rows"]} == {"protonet", "teen", "teen tau=4.0", "teen variant=paper"}
 
 
 def test_compare_never_shows_rows_of_another_bank(installed, cli, toy_backbone, toy_bank):
     other = toy_backbone(bank=toy_bank(seed=5))  # the same id, another bank
     assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", "toy").code == 0
-    theirs = json.loads(cli("compare", "teen", "--backbone", other, "--json", "--out", "other").out)
-    ours = json.loads(cli("compare", "teen", "--backbone", "toy", "--json").out)
+    theirs = json.loads(cli("compare", "protonet", "--backbone", other, "--json", "--out", "other").out)
+    ours = json.loads(cli("compare", "protonet", "--backbone", "toy", "--json", "--out", "other").out)
     means = [data["rows"][0]["summary"]["avg_acc"]["mean"] for data in (theirs, ours)]
     assert len(theirs["rows"]) == len(ours["rows"]) == 1
     assert means[0] != means[1]
@@ -320,11 +360,14 @@ def test_compare_measures_a_mended_method_anew(installed, cli, monkeypatch):
     def breaks(*_):
         raise RuntimeError("no luck")
 
+    assert cli("compare", "protonet", "--backbone", "toy").code == 0  # one row left: measured in this process
     with monkeypatch.context() as patch:
         patch.setattr(SimTEEN, "calibrate", breaks)
-        assert "simteen (yours) failed: RuntimeError: no luck" in cli("compare", "simteen", "--backbone", "toy").out
+        done = cli("compare", "simteen", "--backbone", "toy")
+        assert done.code == 1
+        assert "simteen (yours) failed: RuntimeError: no luck" in done.out
     data = json.loads(cli("compare", "simteen", "--backbone", "toy", "--json").out)
-    assert [row["failed"] for row in data["rows"]] == [None]
+    assert [row["failed"] for row in data["rows"]] == [None, None]  # with the baseline it declares
 
 
 def test_compare_refuses_a_baseline_it_cannot_use(installed, cli):

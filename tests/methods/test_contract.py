@@ -55,7 +55,7 @@ class Restless(PrototypeMethod):
     ],
 )
 def test_the_contract_catches(broken, reason, monkeypatch):
-    monkeypatch.setattr("fscil_bench.testing.configure", lambda *_: Configured("broken", broken(), {}, {}, {}))
+    monkeypatch.setattr("fscil_bench.testing.configure", lambda *_: Configured("broken", broken(), {}, {}))
     with pytest.raises(AssertionError, match=reason):
         check_method("broken")
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from fscil_bench.errors import UsageError
 from fscil_bench.evaluate import Arena
 from fscil_bench.method import Support, unit
 from fscil_bench.registry import configure
@@ -99,13 +100,13 @@ def test_teen_reads_only_base_prototypes_not_earlier_sessions():
 
 def test_composed_with_protonet_it_is_teen(toy_backbone):
     arena = Arena("cifar100", str(toy_backbone()))
-    draws, _ = arena.draws([], 5, costly=False)
+    draws = arena.draws(f"random:{seed}" for seed in range(5))
     given = {"teen.tau": "8", "teen.shift_weight": "0.4"}
     composed = configure("protonet+teen", "cifar100", given)
     alone = configure("teen", "cifar100", {"tau": "8", "shift_weight": "0.4"})
     one, other = arena.run(composed, draws), arena.run(alone, draws)
     np.testing.assert_array_equal(one.walk.predictions, other.walk.predictions)
-    assert composed.method.baseline == "protonet"
+    assert composed.baseline == "protonet"
     assert composed.changed == {"teen.tau": 8.0, "teen.shift_weight": 0.4}
     assert composed.settings["teen.variant"] == "code"
 
@@ -120,10 +121,16 @@ def test_composition_calibrates_in_turn():
     assert configure("simteen", "cub200").method.further == ()  # the parts are left as they were
 
 
+@pytest.mark.parametrize("name", ["teen+teen", "teen+nothing", "protonet+teen+teen"])
+def test_what_cannot_be_composed_is_named(name):
+    with pytest.raises(UsageError, match=r"cannot be added|unknown method"):
+        configure(name, "cub200")
+
+
 @pytest.mark.parametrize("name", ["teen", "simteen"])
 def test_no_shift_gives_protonets_predictions_exactly(name, toy_backbone):
     arena = Arena("cifar100", str(toy_backbone()))
-    draws, _ = arena.draws([], 5, costly=False)
+    draws = arena.draws(f"random:{seed}" for seed in range(5))
     plain = arena.run(configure("protonet", "cifar100"), draws)
     unshifted = arena.run(configure(name, "cifar100", {"shift_weight": "0"}), draws)
     np.testing.assert_array_equal(plain.walk.predictions, unshifted.walk.predictions)
