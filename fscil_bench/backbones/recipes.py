@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from fscil_bench.datasets.images import View
 from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.settings import parse_settings
 
@@ -33,6 +34,10 @@ class Recipe:
     scale: float = 16.0  # multiplies the cosine; "temperature" in most code bases
     label_smoothing: float = 0.0
     augment: tuple[str, ...] = ()
+    size: int = 32  # of the square that the network sees
+    resize: int | None = None  # of the shorter side before that square is cut out in tests; None: images are that size
+    squash: bool = False  # scale both sides to `resize`
+    canvas: int | None = None  # of the square that training images are kept in for random crops; None: as in tests
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
@@ -62,6 +67,12 @@ class Recipe:
             return self.lr * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         done = (epoch * steps + step + 1) / (self.epochs * steps)
         return self.lr * min(done / self.warmup if self.warmup else 1.0, (1 - done) / (1 - self.warmup))
+
+    def test_view(self) -> View:
+        return View(self.size, self.resize, self.squash)
+
+    def train_view(self) -> View:
+        return View(self.canvas, self.canvas, squash=True) if self.canvas is not None else self.test_view()
 
     def with_changes(self, given: Mapping[str, str]) -> "Recipe":
         """This recipe with some values replaced, as given on the command line."""
