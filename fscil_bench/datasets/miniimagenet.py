@@ -51,13 +51,13 @@ def verify(root: Path) -> Verification:
 
 def prepare(root: Path, archive: Path | None) -> Path:
     """Unpack a local archive (tar or zip) that holds the 84-pixel images; there is no official one to download."""
-    target = root / FOLDER
+    target = root / FOLDER / "images"
     require_writable(root, "--data-root")
     if target.is_dir():
         raise UsageError(f"{target} is there already: `fscil-bench data verify {NAME}` checks it")
     if archive is None:
         raise UsageError("miniImageNet has no official download: pass --archive FILE with your copy (a folder images/)")
-    extract_any(archive, member="images", target=target / "images")
+    extract_any(archive, member="images", target=target)
     return target
 
 
