@@ -204,7 +204,9 @@ def _train_epoch(
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr_at(epoch, step, len(batches))
         mine = images.take(rows[share].to(fabric.device))
-        inputs = normalise(augment(mine.pixels, Dice(generator, len(rows), share), Frame(recipe.size, mine.aspect)))
+        inputs = normalise(
+            augment(mine.pixels, Dice(generator, len(rows), share), Frame(recipe.size_at(epoch), mine.aspect))
+        )
         logits = model(inputs)
         losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
         optimizer.zero_grad()

@@ -159,6 +159,11 @@ def test_a_state_of_other_settings_is_not_taken(images, tmp_path):
         train(plan(seed=5), images, None, CPU, tmp_path)
 
 
+def test_images_may_grow(images, tmp_path):
+    recipe = replace(RECIPE, augment=("resized-crop", "flip"), growth=(8, 16, 24), size=24)
+    assert len(train(plan(recipe=recipe), images, None, CPU, tmp_path).curve) == 3
+
+
 def test_without_momentum(images, tmp_path):
     recipe = replace(RECIPE, momentum=0.0, nesterov=False)
     assert len(train(plan(recipe=recipe), images, None, CPU, tmp_path).curve) == 3
