@@ -24,7 +24,7 @@ def test_augmentation_leaves_95_percent_of_the_throughput(benchmark):
     fabric = Fabric(accelerator="cpu", devices=1)
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (IMAGES, 3, 32, 32), dtype=torch.uint8, generator=generator)
-    images = Images(pixels, torch.arange(IMAGES) % 60)
+    images = Images(pixels, torch.arange(IMAGES) % 60, torch.ones(IMAGES))
     normalise = Normalise(recipe.mean, recipe.std, fabric.device)
     resident = normalise(pixels).split(recipe.batch_size)
     labels = images.labels.split(recipe.batch_size)

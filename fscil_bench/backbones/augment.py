@@ -5,6 +5,7 @@ for the whole global batch on every process and hands out this process's share: 
 depend on how many processes share the work.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,14 +15,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fscil_bench.backbones.autoaugment import autoaugment_cifar10
+from fscil_bench.backbones.autoaugment import CIFAR10, IMAGENET, autoaugment
 from fscil_bench.backbones.dice import Dice
 from fscil_bench.errors import UsageError, unknown_name
 
-Augmentation = Callable[[Tensor, Dice], Tensor]
+CROP_TRIES = 10
 
 
-def crop(images: Tensor, dice: Dice, padding: int) -> Tensor:
+@dataclass(frozen=True)
+class Frame:
+    """What an augmentation may need to know besides the pixels."""
+
+    size: int  # of the square that the network sees
+    aspect: Tensor  # [n], width / height of the pictures before they were made square
+
+
+Augmentation = Callable[[Tensor, Dice, Frame], Tensor]
+
+
+def crop(images: Tensor, dice: Dice, _: Frame, padding: int) -> Tensor:
     """Pad with black on every side, then cut a window of the old size at a random place."""
     n, channels, height, width = images.shape
     padded = F.pad(images, (padding,) * 4)
@@ -36,13 +48,44 @@ def crop(images: Tensor, dice: Dice, padding: int) -> Tensor:
     ]
 
 
-def flip(images: Tensor, dice: Dice) -> Tensor:
+def flip(images: Tensor, dice: Dice, _: Frame) -> Tensor:
     """Mirror left to right with probability one half."""
     mirrored = (dice.uniform() < 0.5).to(images.device)
     return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
 
 
-def cutout(images: Tensor, dice: Dice, size: int) -> Tensor:
+def resized_crop(images: Tensor, dice: Dice, frame: Frame) -> Tensor:
+    """A random window of 8 to 100 % of the picture's area and 3:4 to 4:3 sides, scaled to the network's square.
+
+    Windows are drawn as torchvision's RandomResizedCrop draws them, in the picture's own shape: up to ten tries, then
+    the largest centred window that keeps to the sides. Where the square is much smaller than the canvas, the window is
+    sampled twice as densely and averaged.
+    """
+    width, height = frame.aspect.sqrt().cpu(), frame.aspect.rsqrt().cpu()  # of a picture of area 1
+    wide, high = width.clamp(max=height * 4 / 3), height.clamp(max=width * 4 / 3)  # the largest centred window
+    found = torch.zeros(len(images), dtype=torch.bool)
+    for _ in range(CROP_TRIES):
+        area = 0.08 + 0.92 * dice.uniform()
+        ratio = ((dice.uniform() * 2 - 1) * math.log(4 / 3)).exp()
+        w, h = (area * ratio).sqrt(), (area / ratio).sqrt()
+        fits = (w <= width) & (h <= height) & ~found
+        wide, high = torch.where(fits, w, wide), torch.where(fits, h, high)
+        found |= fits
+    across, down = dice.uniform(), dice.uniform()
+    left = torch.where(found, across, 0.5) * (width - wide) / width  # in widths of the square canvas
+    top = torch.where(found, down, 0.5) * (height - high) / height
+    theta = torch.zeros(len(images), 2, 3)
+    theta[:, 0, 0], theta[:, 1, 1] = wide / width, high / height
+    theta[:, 0, 2] = 2 * left + theta[:, 0, 0] - 1
+    theta[:, 1, 2] = 2 * top + theta[:, 1, 1] - 1
+    dense = 2 if images.shape[-1] > 1.4 * frame.size else 1
+    shape = [len(images), 3, dense * frame.size, dense * frame.size]
+    grid = F.affine_grid(theta.to(images.device), shape, align_corners=False)
+    cut = F.grid_sample(images.float(), grid, mode="bilinear", padding_mode="border", align_corners=False)
+    return F.avg_pool2d(cut, dense).round().clamp(0, 255).to(torch.uint8)
+
+
+def cutout(images: Tensor, dice: Dice, _: Frame, size: int) -> Tensor:
     """Blacken one square centred anywhere on the image; it is clipped at the borders."""
     height, width = images.shape[-2:]
     centre_y, centre_x = dice.integers(height), dice.integers(width)
@@ -62,9 +105,9 @@ class Pipeline:
 
     steps: tuple[Augmentation, ...]
 
-    def __call__(self, images: Tensor, dice: Dice) -> Tensor:
+    def __call__(self, images: Tensor, dice: Dice, frame: Frame) -> Tensor:
         for step in self.steps:
-            images = step(images, dice)
+            images = step(images, dice, frame)
         return images
 
 
@@ -83,6 +126,11 @@ def _parse(name: str) -> Augmentation:
     raise unknown_name("augmentation", name, [*_PLAIN, *(f"{k}:N" for k in _SIZED)])
 
 
-_PLAIN: dict[str, Augmentation] = {"flip": flip, "autoaugment-cifar10": autoaugment_cifar10}
+_PLAIN: dict[str, Augmentation] = {
+    "flip": flip,
+    "resized-crop": resized_crop,
+    "autoaugment-cifar10": lambda images, dice, _: autoaugment(images, dice, CIFAR10),
+    "autoaugment-imagenet": lambda images, dice, _: autoaugment(images, dice, IMAGENET),
+}
 _SIZED: dict[str, Callable[..., Tensor]] = {"crop": crop, "cutout": cutout}
 _SIZE_ARGUMENT = {"crop": "padding", "cutout": "size"}

@@ -1,4 +1,4 @@
-"""AutoAugment's CIFAR-10 policy on a whole batch at once.
+"""AutoAugment's CIFAR-10 and ImageNet policies on a whole batch at once.
 
 The table and the magnitudes are those of the port that the FSCIL code bases use: sub-policies are drawn uniformly,
 rotation has no random sign, borders are filled with grey 128, shears are bicubic, translations and rotations take the
@@ -48,11 +48,41 @@ CIFAR10 = (
 )
 
 
-def autoaugment_cifar10(images: Tensor, dice: Dice) -> Tensor:
+# The port's ImageNet policy has 24 sub-policies, one fewer than the paper's 25.
+IMAGENET = (
+    (("posterize", 0.4, 8), ("rotate", 0.6, 9)),
+    (("solarize", 0.6, 5), ("autocontrast", 0.6, 5)),
+    (("equalize", 0.8, 8), ("equalize", 0.6, 3)),
+    (("posterize", 0.6, 7), ("posterize", 0.6, 6)),
+    (("equalize", 0.4, 7), ("solarize", 0.2, 4)),
+    (("equalize", 0.4, 4), ("rotate", 0.8, 8)),
+    (("solarize", 0.6, 3), ("equalize", 0.6, 7)),
+    (("posterize", 0.8, 5), ("equalize", 1.0, 2)),
+    (("rotate", 0.2, 3), ("solarize", 0.6, 8)),
+    (("equalize", 0.6, 8), ("posterize", 0.4, 6)),
+    (("rotate", 0.8, 8), ("color", 0.4, 0)),
+    (("rotate", 0.4, 9), ("equalize", 0.6, 2)),
+    (("equalize", 0.0, 7), ("equalize", 0.8, 8)),
+    (("invert", 0.6, 4), ("equalize", 1.0, 8)),
+    (("color", 0.6, 4), ("contrast", 1.0, 8)),
+    (("rotate", 0.8, 8), ("color", 1.0, 2)),
+    (("color", 0.8, 8), ("solarize", 0.8, 7)),
+    (("sharpness", 0.4, 7), ("invert", 0.6, 8)),
+    (("shear_x", 0.6, 5), ("equalize", 1.0, 9)),
+    (("color", 0.4, 0), ("equalize", 0.6, 3)),
+    (("equalize", 0.4, 7), ("solarize", 0.2, 4)),
+    (("solarize", 0.6, 5), ("autocontrast", 0.6, 5)),
+    (("invert", 0.6, 4), ("equalize", 1.0, 8)),
+    (("color", 0.6, 4), ("contrast", 1.0, 8)),
+)
+Policy = tuple[tuple[tuple[str, float, int], tuple[str, float, int]], ...]
+
+
+def autoaugment(images: Tensor, dice: Dice, policies: Policy) -> Tensor:
     """Draw a sub-policy for every image and apply its two operations, each with its own probability."""
-    policy = dice.integers(len(CIFAR10))
+    policy = dice.integers(len(policies))
     for slot in range(2):
-        kinds, probabilities, magnitudes = _columns(slot)
+        kinds, probabilities, magnitudes = _columns(policies, slot)
         active = dice.uniform() < probabilities[policy]
         sign = dice.signs()
         for number, (operation, scale) in enumerate(OPERATIONS.values()):
@@ -66,10 +96,10 @@ def autoaugment_cifar10(images: Tensor, dice: Dice) -> Tensor:
 
 
 @cache
-def _columns(slot: int) -> tuple[Tensor, Tensor, Tensor]:
+def _columns(policies: Policy, slot: int) -> tuple[Tensor, Tensor, Tensor]:
     """Operation number, probability and magnitude (0 to 1) of every sub-policy's operation `slot`."""
     numbers = {name: i for i, name in enumerate(OPERATIONS)}
-    steps = [policy[slot] for policy in CIFAR10]
+    steps = [policy[slot] for policy in policies]
     return (
         torch.tensor([numbers[name] for name, _, _ in steps]),
         torch.tensor([probability for _, probability, _ in steps]),

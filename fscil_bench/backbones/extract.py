@@ -13,7 +13,7 @@ from fscil_bench.backbones.networks import make_network
 from fscil_bench.backbones.store import WEIGHTS, Backbone, bank_name, open_backbone, write_card
 from fscil_bench.backbones.training import EVAL_BATCH, Normalise
 from fscil_bench.banks import STORAGE, Bank, write_bank
-from fscil_bench.datasets.images import ImageSet
+from fscil_bench.datasets.images import ImageSet, View
 from fscil_bench.errors import FscilError, unknown_name
 from fscil_bench.files import sha256_file
 from fscil_bench.method import Base, cosine
@@ -90,10 +90,11 @@ def _features(weights: dict[str, Tensor], card: dict[str, Any], images: ImageSet
     network.load_state_dict({k.removeprefix("network."): v for k, v in weights.items() if k.startswith("network.")})
     network = network.to(fabric.device).eval()
     normalise = Normalise(card["preprocessing"]["mean"], card["preprocessing"]["std"], fabric.device)
+    view = View(**card["preprocessing"]["view"])
     parts = []
     with progress() as bar:
         task = bar.add_task(f"features of {images.dataset}", total=len(images.ids))
         for rows in np.array_split(np.arange(len(images.ids)), -(-len(images.ids) // EVAL_BATCH)):
-            parts.append(network(normalise(images.read(rows).to(fabric.device))).float().cpu())
+            parts.append(network(normalise(images.read(rows, view).pixels.to(fabric.device))).float().cpu())
             bar.advance(task, len(rows))
     return torch.cat(parts)

@@ -1,10 +1,11 @@
 """From a plan to a backbone in the store: train on the base classes, save weights and card, extract the bank."""
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import save_file
 
@@ -21,8 +22,8 @@ from fscil_bench.backbones.store import (
     open_backbone,
     write_card,
 )
-from fscil_bench.backbones.training import Images, Plan, Trained, train
-from fscil_bench.datasets.images import ImageSet
+from fscil_bench.backbones.training import Images, Plan, Trained, hold_out, train
+from fscil_bench.datasets.images import ImageSet, Rows, View
 from fscil_bench.environment import environment
 from fscil_bench.errors import UsageError
 from fscil_bench.files import exclusive, require_writable, sha256_file, sha256_json, write_atomically
@@ -62,9 +63,7 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
             raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
         if not trained:
             note(f"training {identity}; checkpoints in {state}")
-            base = _images(images, protocol, "train")
-            test = _images(images, protocol, "test") if plan.select == "test" else None
-            done = train(plan, base, test, machine, state)
+            done = train(plan, *_images(images, protocol, plan), machine, state)
             shutil.rmtree(target, ignore_errors=True)
             _save(target, identity, plan, done, machine)
         made = extract(open_backbone(target), images, machine, storage)
@@ -72,12 +71,22 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
     return made
 
 
-def _images(images: ImageSet, protocol: Protocol, split: str) -> Images:
-    """Pixels of the base classes, labelled in the protocol's order."""
+def _images(images: ImageSet, protocol: Protocol, plan: Plan) -> tuple[Images, Images | None]:
+    """The base classes' images to train on, and those that select the epoch, labelled in the protocol's order."""
     number_of = {images.classes.index(name): number for number, name in enumerate(protocol.classes[: protocol.base])}
-    rows = images.rows(split, number_of)
-    labels = torch.tensor([number_of[int(label)] for label in images.labels[rows]])
-    return Images(images.read(rows), labels)
+    numbers = np.array([number_of.get(label, -1) for label in range(len(images.classes))])
+
+    def load(rows: Rows, view: View) -> Images:
+        pictures = images.read(rows, view)
+        return Images(pictures.pixels, torch.from_numpy(numbers[images.labels[rows]]), pictures.aspect)
+
+    recipe = plan.recipe
+    rows = images.rows("train", number_of)
+    if plan.select == "val":
+        kept, held = (part.numpy() for part in hold_out(torch.from_numpy(numbers[images.labels[rows]]), plan))
+        return load(rows[kept], recipe.train_view()), load(rows[held], recipe.test_view())
+    held_out = load(images.rows("test", number_of), recipe.test_view()) if plan.select == "test" else None
+    return load(rows, recipe.train_view()), held_out
 
 
 def _save(target: Path, identity: str, plan: Plan, trained: Trained, machine: Machine) -> None:
@@ -100,7 +109,11 @@ def _save(target: Path, identity: str, plan: Plan, trained: Trained, machine: Ma
             "leaky": plan.select == "test",
         },
         "augmentation": list(recipe.augment),
-        "preprocessing": {"mean": list(recipe.mean), "std": list(recipe.std)},
+        "preprocessing": {
+            "mean": list(recipe.mean),
+            "std": list(recipe.std),
+            "view": asdict(recipe.test_view()),
+        },
         "pretraining": "none",
         "pretraining_overlap": {"kind": "none", "new_classes": []},
         "curve": trained.curve,

@@ -1,14 +1,14 @@
 """Feature extractors, by name, and the cosine head they are trained with."""
 
-import re
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fscil_bench.errors import UsageError
+from fscil_bench.errors import unknown_name
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -75,19 +75,33 @@ class CosineClassifier(nn.Module):
         return self.scale * F.linear(features, F.normalize(self.head.weight, dim=-1))
 
 
-def make_network(name: str) -> CifarResNet:
+class ResNet18(nn.Module):
+    """torchvision's ResNet-18 without its classifier: 7x7 stride-2 stem, max-pooling, 512 features, none negative."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from torchvision.models import resnet18
+
+        self.dim = 512
+        self.body = resnet18(weights=None)
+        self.body.fc = nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.body(x)
+        return features
+
+
+def make_network(name: str) -> CifarResNet | ResNet18:
     """The network called `name`, freshly initialised."""
-    found = re.fullmatch(r"resnet(\d+)", name)
-    if not found or (depth := int(found[1])) not in CIFAR_DEPTHS:
-        raise UsageError(f"unknown network '{name}': known: {', '.join(network_names())}")
-    return CifarResNet(depth)
+    if name not in NETWORKS:
+        raise unknown_name("network", name, NETWORKS)
+    return NETWORKS[name]()
 
 
-CIFAR_DEPTHS = (8, 14, 20, 32, 44, 56)
-
-
-def network_names() -> list[str]:
-    return [f"resnet{depth}" for depth in CIFAR_DEPTHS]
+NETWORKS: dict[str, Callable[[], CifarResNet | ResNet18]] = {
+    **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (8, 14, 20, 32, 44, 56)},
+    "resnet18": ResNet18,
+}
 
 
 def seeded(build: Callable[[], Module], seed: int) -> Module:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from fscil_bench.datasets.images import View
 from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.settings import parse_settings
 
@@ -33,6 +34,11 @@ class Recipe:
     scale: float = 16.0  # multiplies the cosine; "temperature" in most code bases
     label_smoothing: float = 0.0
     augment: tuple[str, ...] = ()
+    size: int = 32  # of the square that the network sees
+    growth: tuple[int, ...] = ()  # squares seen in training instead, one after another, for equally many epochs each
+    resize: int | None = None  # of the shorter side before that square is cut out in tests; None: images are that size
+    squash: bool = False  # scale both sides to `resize`
+    canvas: int | None = None  # of the square that training images are kept in for random crops; None: as in tests
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
@@ -47,6 +53,8 @@ class Recipe:
             raise UsageError(f"recipe {self.name}: mean and std take three numbers, std above 0")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"recipe {self.name}: label_smoothing must be at least 0 and below 1")
+        if self.growth and "resized-crop" not in self.augment:
+            raise UsageError(f"recipe {self.name}: growth needs resized-crop in augment, which makes the squares")
         if self.nesterov and not self.momentum > 0:
             raise UsageError(f"recipe {self.name}: nesterov=true needs momentum above 0")
         if not 0 <= self.warmup < 1:
@@ -62,6 +70,16 @@ class Recipe:
             return self.lr * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         done = (epoch * steps + step + 1) / (self.epochs * steps)
         return self.lr * min(done / self.warmup if self.warmup else 1.0, (1 - done) / (1 - self.warmup))
+
+    def size_at(self, epoch: int) -> int:
+        """The square that the network sees in training in `epoch`, counted from 0."""
+        return self.growth[epoch * len(self.growth) // self.epochs] if self.growth else self.size
+
+    def test_view(self) -> View:
+        return View(self.size, self.resize, self.squash)
+
+    def train_view(self) -> View:
+        return View(self.canvas, self.canvas, squash=True) if self.canvas is not None else self.test_view()
 
     def with_changes(self, given: Mapping[str, str]) -> "Recipe":
         """This recipe with some values replaced, as given on the command line."""

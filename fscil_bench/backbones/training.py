@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from fscil_bench.backbones.augment import make_pipeline
+from fscil_bench.backbones.augment import Frame, make_pipeline
 from fscil_bench.backbones.dice import Dice
 from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.networks import CosineClassifier, make_network, seeded
@@ -65,19 +65,20 @@ class Plan:
 
 @dataclass(frozen=True)
 class Images:
-    """Labelled pixels: uint8 [n, 3, h, w] and class numbers [n]."""
+    """Labelled pixels: uint8 [n, 3, h, w], class numbers [n], and the width / height [n] that the pictures had."""
 
     pixels: Tensor
     labels: Tensor
+    aspect: Tensor
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def to(self, device: torch.device) -> "Images":
-        return Images(self.pixels.to(device), self.labels.to(device))
+        return Images(self.pixels.to(device), self.labels.to(device), self.aspect.to(device))
 
     def take(self, rows: Tensor) -> "Images":
-        return Images(self.pixels[rows], self.labels[rows])
+        return Images(self.pixels[rows], self.labels[rows], self.aspect[rows])
 
 
 @dataclass(frozen=True)
@@ -111,14 +112,14 @@ def build_classifier(recipe: Recipe, n_classes: int, seed: int) -> CosineClassif
     return seeded(build, seed)
 
 
-def train(plan: Plan, images: Images, test: Images | None, machine: Machine, folder: Path) -> Trained:
+def train(plan: Plan, training: Images, held_out: Images | None, machine: Machine, folder: Path) -> Trained:
     """Train by `plan`, with checkpoints in `folder`; goes on where an earlier call was cut off.
 
-    `test` (the base classes' test images) is looked at only under the leaky selection "test".
+    `held_out` are the images that select the epoch: none for "last", else training images set aside ("val") or, which
+    leaks, the base classes' test images ("test").
     """
-    if (test is None) == (plan.select == "test"):
-        raise ValueError("test images are needed for, and only for, selection by test")
-    training, held_out = (images, test) if plan.select != "val" else _hold_out(images, plan)
+    if (held_out is None) != (plan.select == "last"):
+        raise ValueError("held-out images are needed for, and only for, selection by them")
     make_network(plan.recipe.network), make_pipeline(plan.recipe.augment)  # unknown names are refused before the start
     fabric = machine.fabric()
     state = folder / "state.safetensors"
@@ -203,7 +204,9 @@ def _train_epoch(
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr_at(epoch, step, len(batches))
         mine = images.take(rows[share].to(fabric.device))
-        inputs = normalise(augment(mine.pixels, Dice(generator, len(rows), share)))
+        inputs = normalise(
+            augment(mine.pixels, Dice(generator, len(rows), share), Frame(recipe.size_at(epoch), mine.aspect))
+        )
         logits = model(inputs)
         losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
         optimizer.zero_grad()
@@ -297,21 +300,20 @@ def _load_momentum(model: nn.Module, optimizer: torch.optim.SGD, buffers: dict[s
             optimizer.state[parameter]["momentum_buffer"] = buffers[name].to(parameter.device)
 
 
-def _hold_out(images: Images, plan: Plan) -> tuple[Images, Images]:
-    """Set `val_per_class` random training images of every class aside."""
-    generator = _generator(plan.seed, -1)
-    shuffled = torch.randperm(len(images), generator=generator)
-    ordered = shuffled[torch.argsort(images.labels[shuffled], stable=True)]
+def hold_out(labels: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
+    """Rows to train on, and `val_per_class` random rows of every class set aside."""
+    shuffled = torch.randperm(len(labels), generator=_generator(plan.seed, -1))
+    ordered = shuffled[torch.argsort(labels[shuffled], stable=True)]
     held, kept = [], []
-    for rows in ordered.split(torch.bincount(images.labels, minlength=plan.n_classes).tolist()):
+    for rows in ordered.split(torch.bincount(labels, minlength=plan.n_classes).tolist()):
         if len(rows) <= plan.val_per_class:
             raise UsageError(
-                f"class {int(images.labels[rows[0]])} has {len(rows)} training images: cannot hold out "
+                f"class {int(labels[rows[0]])} has {len(rows)} training images: cannot hold out "
                 f"--val-per-class {plan.val_per_class} of them"
             )
         held.append(rows[: plan.val_per_class])
         kept.append(rows[plan.val_per_class :])
-    return images.take(torch.cat(kept)), images.take(torch.cat(held))
+    return torch.cat(kept), torch.cat(held)
 
 
 def _generator(seed: int, epoch: int) -> torch.Generator:

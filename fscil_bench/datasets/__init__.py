@@ -11,7 +11,7 @@ from types import ModuleType
 
 from fscil_bench.errors import UsageError, unknown_name
 
-DATASETS = {"cifar100": "fscil_bench.datasets.cifar100"}
+DATASETS = {name: f"fscil_bench.datasets.{name}" for name in ("cifar100", "cub200", "miniimagenet")}
 
 
 def reader(name: str) -> ModuleType:

@@ -6,6 +6,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
+import zipfile
 from pathlib import Path
 
 from fscil_bench.errors import FscilError, UsageError
@@ -41,22 +42,36 @@ def fetch(url: str, md5: str, folder: Path) -> Path:
 
 
 def extract_tar(archive: Path, md5: str, member: str, target: Path) -> None:
-    """Unpack the folder `member` of a tar archive as `target`: whole, or not at all."""
-    if not archive.is_file():
-        raise UsageError(f"no archive at {archive}: pass --archive FILE with the official archive")
+    """Unpack the folder `member` of an official tar archive as `target`: whole, or not at all."""
+    _require(archive)
     if _md5(archive) != md5:
         raise FscilError(f"{archive} is not the official archive (its md5 is not {md5}): download it again")
+    extract_any(archive, member, target)
+
+
+def extract_any(archive: Path, member: str, target: Path) -> None:
+    """Unpack the folder `member`, wherever it is in a tar or zip archive, as `target`: whole, or not at all."""
+    _require(archive)
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
         try:
-            with tarfile.open(archive) as tar:
-                tar.extractall(scratch, filter="data")
-        except (tarfile.TarError, EOFError, OSError) as error:
+            if zipfile.is_zipfile(archive):
+                with zipfile.ZipFile(archive) as zipped:
+                    zipped.extractall(scratch)  # never leaves the folder: zipfile drops ".." and drive letters
+            else:
+                with tarfile.open(archive) as tar:
+                    tar.extractall(scratch, filter="data")
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
             raise FscilError(f"cannot unpack {archive} into {target.parent} ({error}); nothing was changed") from error
-        unpacked = Path(scratch) / member
-        if not unpacked.is_dir():
+        found = [folder for folder in sorted(Path(scratch).rglob(member)) if folder.is_dir()]
+        if not found:
             raise FscilError(f"{archive} has no folder {member}/: is it the right archive?")
-        shutil.move(unpacked, target)
+        shutil.move(found[0], target)
+
+
+def _require(archive: Path) -> None:
+    if not archive.is_file():
+        raise UsageError(f"no archive at {archive}: pass --archive FILE with the archive")
 
 
 def _md5(path: Path) -> str:

@@ -2,20 +2,24 @@
 
 import hashlib
 import io
-import json
 import pickle
 from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from fscil_bench.datasets.archives import extract_tar, fetch
-from fscil_bench.datasets.images import ImageSet, Rows, decode_files, in_order, list_folder, require_class_folders
-from fscil_bench.datasets.verification import Verification, count_images
+from fscil_bench.datasets.images import (
+    ImageSet,
+    View,
+    decode_files,
+    in_order,
+    list_folder,
+    require_class_folders,
+    view_arrays,
+)
+from fscil_bench.datasets.verification import Verification, count_images, digest, released
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import require_writable
 from fscil_bench.protocols import load_protocol
@@ -61,16 +65,14 @@ def verify(root: Path) -> Verification:
     unreadable: list[str] = []
     folder_only = not (root / ARCHIVE).is_dir() and (root / FOLDER).is_dir()
     images = _list_folder(root / FOLDER, unreadable) if folder_only else open_images(root)
-    report = count_images(images, EXPECTED)
-    with (resources.files("fscil_bench.datasets") / "cifar100.json").open() as file:
-        expected = json.load(file)
-    pixels = images.read(np.arange(len(images.ids))).numpy()
-    for key, sums in expected.items():
+    report = count_images(images, lambda split, _: EXPECTED[split])
+    pixels = images.read(np.arange(len(images.ids)), View(SIZE)).pixels.numpy()
+    for key, sums in released(NAME).items():
         split, name = key.split("/")
         rows = images.rows(split, [images.classes.index(name)])
-        if _digest(*(images.ids[r].encode() for r in rows)) != sums["ids"]:
+        if digest(*(images.ids[r].encode() for r in rows)) != sums["ids"]:
             report.problems.append(f"{key}: file names differ from the official ones")
-        elif _digest(pixels[rows].tobytes()) != sums["pixels"]:
+        elif digest(pixels[rows].tobytes()) != sums["pixels"]:
             report.problems.append(f"{key}: pixels differ from the official ones")
     report.problems += unreadable
     return report
@@ -98,7 +100,9 @@ def _list_folder(folder: Path, problems: list[str] | None) -> ImageSet:
     classes = load_protocol(NAME).classes
     ids, labels = list_folder(folder, classes, ".png")
     paths = [folder / i for i in ids]
-    return in_order(NAME, classes, ids, labels, lambda rows: decode_files([paths[r] for r in rows], SIZE, problems))
+    return in_order(
+        NAME, classes, ids, labels, lambda rows, view: decode_files([paths[r] for r in rows], view, problems)
+    )
 
 
 def _open_archive(folder: Path, md5s: Mapping[str, str]) -> ImageSet:
@@ -111,12 +115,8 @@ def _open_archive(folder: Path, md5s: Mapping[str, str]) -> ImageSet:
         ids += [_archive_id(split, names[y], f) for y, f in zip(batch["fine_labels"], batch["filenames"], strict=True)]
         labels += batch["fine_labels"]
         pixels.append(np.asarray(batch["data"], dtype=np.uint8).reshape(-1, 3, SIZE, SIZE))
-    stacked = torch.from_numpy(np.concatenate(pixels))
-
-    def read(rows: Rows) -> Tensor:
-        return stacked[torch.from_numpy(rows)]
-
-    return in_order(NAME, names, ids, labels, read)
+    stacked = np.concatenate(pixels)
+    return in_order(NAME, names, ids, labels, lambda rows, view: view_arrays(stacked[rows], view))
 
 
 def _class_names(folder: Path, md5s: Mapping[str, str]) -> tuple[str, ...]:
@@ -154,7 +154,3 @@ class _ArraysOnly(pickle.Unpickler):
 
 def _text(value: str | bytes) -> str:
     return value.decode("latin1") if isinstance(value, bytes) else value
-
-
-def _digest(*parts: bytes) -> str:
-    return hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]

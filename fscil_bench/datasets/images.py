@@ -4,16 +4,47 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from PIL import Image
 from torch import Tensor
 
 from fscil_bench.errors import FscilError, UsageError
 
 Rows = npt.NDArray[np.int64]
 SPLITS = ("train", "test")
+
+
+@dataclass(frozen=True)
+class View:
+    """How a picture of any size becomes a square of pixels: scaled, then the middle cut out."""
+
+    size: int  # of the square
+    resize: int | None = None  # of the shorter side before the cut; None: the picture is that square already
+    squash: bool = False  # scale both sides to `resize`, whatever the picture's shape
+
+    def of(self, picture: Image.Image) -> Image.Image:
+        """The square that this view shows of a picture (bilinear with antialiasing, as torchvision's Resize)."""
+        if self.resize is not None:
+            scale = self.resize / min(picture.size)
+            sides = [self.resize if self.squash else max(self.resize, int(scale * side)) for side in picture.size]
+            if picture.size != tuple(sides):
+                picture = picture.resize((sides[0], sides[1]), Image.Resampling.BILINEAR)
+        width, height = picture.size
+        if self.resize is None and (width, height) != (self.size, self.size):
+            raise ValueError(f"it is {width}x{height} pixels, expected {self.size}x{self.size}")
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        return picture.crop((left, top, left + self.size, top + self.size))
+
+
+class Pictures(NamedTuple):
+    """Pixels as seen through a view, and the shapes the pictures had."""
+
+    pixels: Tensor  # uint8 [n, 3, size, size]
+    aspect: Tensor  # [n], width / height
 
 
 @dataclass(frozen=True)
@@ -28,7 +59,7 @@ class ImageSet:
     ids: tuple[str, ...]
     labels: Rows  # [N], index into classes
     is_test: npt.NDArray[np.bool_]  # [N]
-    read: Callable[[Rows], Tensor]  # rows -> uint8 [n, 3, H, W]
+    read: Callable[[Rows, View], Pictures]
 
     def rows(self, split: str, classes: Iterable[int]) -> Rows:
         """The rows of one split that belong to the given classes."""
@@ -37,7 +68,11 @@ class ImageSet:
 
 
 def in_order(
-    dataset: str, classes: Sequence[str], ids: Sequence[str], labels: Sequence[int], read: Callable[[Rows], Tensor]
+    dataset: str,
+    classes: Sequence[str],
+    ids: Sequence[str],
+    labels: Sequence[int],
+    read: Callable[[Rows, View], Pictures],
 ) -> ImageSet:
     """The `ImageSet` of images listed in any order; `read` takes positions in the given order."""
     is_test = np.array([i.startswith("test/") for i in ids], dtype=bool)
@@ -49,7 +84,7 @@ def in_order(
         ids=tuple(ids[i] for i in order),
         labels=label[order],
         is_test=is_test[order],
-        read=lambda rows: read(order[rows]),
+        read=lambda rows, view: read(order[rows], view),
     )
 
 
@@ -73,37 +108,50 @@ def list_folder(folder: Path, classes: Sequence[str], suffix: str) -> tuple[list
     return ids, labels
 
 
-def decode_files(paths: Sequence[Path], size: int, problems: list[str] | None = None) -> Tensor:
-    """The pixels of square image files as one uint8 tensor [n, 3, size, size], decoded in parallel.
+def decode_files(paths: Sequence[Path], view: View, problems: list[str] | None = None) -> Pictures:
+    """What a view shows of image files, decoded in parallel.
 
     A file that cannot be used is an error; with a list of `problems` it is entered there and its pixels are black.
     """
-    from PIL import Image
 
-    pixels = np.zeros((len(paths), size, size, 3), dtype=np.uint8)
+    def load(row: int) -> Image.Image:
+        with Image.open(paths[row]) as image:
+            return image.convert("RGB")
 
-    def decode(row: int) -> None:
-        path = paths[row]
-        try:
-            with Image.open(path) as image:
-                array = np.asarray(image.convert("RGB"))
-        except (OSError, ValueError, SyntaxError) as error:
-            raise FscilError(f"cannot read image {path} ({error}): replace it; `data verify` lists all") from error
-        if array.shape != (size, size, 3):
-            raise FscilError(f"image {path} is {array.shape[1]}x{array.shape[0]} pixels, expected {size}x{size}")
-        pixels[row] = array
+    return _view_all(len(paths), load, lambda row: str(paths[row]), view, problems)
+
+
+def view_arrays(arrays: npt.NDArray[np.uint8], view: View) -> Pictures:
+    """What a view shows of square images in memory, [n, 3, h, w]."""
+    if view == View(arrays.shape[-1]):
+        return Pictures(torch.from_numpy(arrays), torch.ones(len(arrays)))
+    return _view_all(len(arrays), lambda row: Image.fromarray(arrays[row].transpose(1, 2, 0)), str, view, None)
+
+
+def _view_all(
+    count: int,
+    load: Callable[[int], Image.Image],
+    name: Callable[[int], str],
+    view: View,
+    problems: list[str] | None,
+) -> Pictures:
+    pixels = np.zeros((count, view.size, view.size, 3), dtype=np.uint8)
+    aspect = np.ones(count, dtype=np.float32)
 
     def attempt(row: int) -> str | None:
         try:
-            decode(row)
-        except FscilError as error:
+            picture = load(row)
+            aspect[row] = picture.width / picture.height
+            pixels[row] = np.asarray(view.of(picture))
+        except (OSError, ValueError, SyntaxError) as error:
+            problem = f"cannot use image {name(row)} ({error}): replace it; `data verify` lists all such"
             if problems is None:
-                raise
-            return str(error)
+                raise FscilError(problem) from error
+            return problem
         return None
 
     with ThreadPoolExecutor() as pool:
-        found = [problem for problem in pool.map(attempt, range(len(paths))) if problem is not None]
+        found = [problem for problem in pool.map(attempt, range(count)) if problem is not None]
     if problems is not None:
         problems += found
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+    return Pictures(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(aspect))

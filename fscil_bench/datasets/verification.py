@@ -1,11 +1,15 @@
 """What `data verify` found: counts by class and split, and a list of everything that is not as it should be."""
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
 
 import numpy as np
 
-from fscil_bench.datasets.images import ImageSet
+from fscil_bench.datasets.images import SPLITS, ImageSet
 
 
 @dataclass
@@ -18,13 +22,22 @@ class Verification:
         return sum(by_split[split] for by_split in self.counts.values())
 
 
-def count_images(images: ImageSet, expected: Mapping[str, int]) -> Verification:
-    """Count the images of every class and split; a count other than `expected` (by split) is a problem."""
+def released(dataset: str) -> dict[str, Any]:
+    """What is known of the official release of a dataset: the JSON file beside its reader."""
+    return dict(json.loads((resources.files("fscil_bench.datasets") / f"{dataset}.json").read_text()))
+
+
+def digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()[:16]
+
+
+def count_images(images: ImageSet, expected: Callable[[str, str], int]) -> Verification:
+    """Count the images of every split and class; a count other than `expected` is a problem."""
     report = Verification(images.dataset, {name: {} for name in images.classes})
-    for split, wanted in expected.items():
+    for split in SPLITS:
         of_split = images.labels[images.is_test == (split == "test")]
         for name, count in zip(images.classes, np.bincount(of_split, minlength=len(images.classes)), strict=True):
             report.counts[name][split] = int(count)
-            if count != wanted:
+            if count != (wanted := expected(split, name)):
                 report.problems.append(f"{split}/{name}: {count} images, expected {wanted}")
     return report

@@ -34,6 +34,12 @@ def test_seeded_builds_alike_and_leaves_the_random_state():
     assert torch.equal(before, torch.get_rng_state())
 
 
+def test_resnet18_gives_512_features_from_84_pixels():
+    network = make_network("resnet18").eval()
+    assert network(torch.randn(2, 3, 84, 84)).shape == (2, 512)
+    assert sum(p.numel() for p in network.parameters()) == 11_176_512
+
+
 @pytest.mark.parametrize("name", ["resnet21", "vgg"])
 def test_unknown_networks_are_named(name):
     with pytest.raises(UsageError, match="resnet20"):

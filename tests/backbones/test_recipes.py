@@ -38,6 +38,12 @@ def test_one_cycle_rises_to_the_peak_and_falls_to_zero():
     assert all(a > b for a, b in pairwise(rates[peak:]))
 
 
+def test_images_grow_in_equal_parts():
+    recipe = load_recipe("cec", "miniimagenet").with_changes({"growth": "48,64,84", "epochs": "9"})
+    assert [recipe.size_at(epoch) for epoch in range(9)] == [48] * 3 + [64] * 3 + [84] * 3
+    assert load_recipe("cec", "miniimagenet").size_at(50) == 84
+
+
 def test_changes_are_typed():
     recipe = load_recipe("short", "cifar100").with_changes(
         {"epochs": "3", "augment": "flip,crop:2", "nesterov": "false"}
@@ -52,6 +58,7 @@ def test_changes_are_typed():
         ({"epochs": "0"}, "epochs must be at least 1"),
         ({"epoch": "3"}, "did you mean 'epochs'"),
         ({"schedule": "cosin"}, "did you mean 'cosine'"),
+        ({"growth": "16,32"}, "growth needs resized-crop"),
         ({"momentum": "0"}, "nesterov=true needs momentum"),
         ({"warmup": "1"}, "warmup must be at least 0 and below 1"),
         ({"name": "x"}, "unknown setting"),

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.recipes import load_recipe
-from fscil_bench.backbones.training import Images, Normalise, Plan, train
+from fscil_bench.backbones.training import Images, Normalise, Plan, hold_out, train
 from fscil_bench.errors import FscilError, UsageError
 
 RECIPE = replace(load_recipe("short", "cifar100"), network="resnet8", epochs=3, batch_size=16, lr=0.05)
@@ -28,7 +28,7 @@ def images():
     labels = torch.arange(3).repeat_interleave(20)
     pixels = torch.randint(0, 100, (60, 3, 16, 16), generator=generator, dtype=torch.uint8)
     pixels[torch.arange(60), labels] += 120
-    return Images(pixels, labels)
+    return Images(pixels, labels, torch.ones(60))
 
 
 def plan(**changes):
@@ -102,7 +102,7 @@ def test_a_training_killed_for_good_resumes_to_the_same_weights(tiny_cifar, tmp_
 
 def test_two_processes_learn_what_one_learns(images, tmp_path):
     """The batch size is global: two processes take the same steps. Equal images make batch statistics equal too."""
-    alike = Images(images.pixels[:1].expand(60, -1, -1, -1).contiguous(), images.labels)
+    alike = replace(images, pixels=images.pixels[:1].expand(60, -1, -1, -1).contiguous())
     recipe = replace(RECIPE, epochs=2, augment=(), batch_size=16)  # the last batch of each epoch has 12 images
     one = train(plan(recipe=recipe), alike, None, CPU, tmp_path / "one")
     two = train(plan(recipe=recipe), alike, None, replace(CPU, devices=2), tmp_path / "two")
@@ -113,7 +113,11 @@ def test_two_processes_learn_what_one_learns(images, tmp_path):
 
 
 def test_selection_by_held_out_images(images, tmp_path):
-    trained = train(plan(select="val", val_per_class=5), images, None, CPU, tmp_path)
+    selecting = plan(select="val", val_per_class=5)
+    kept, held = hold_out(images.labels, selecting)
+    assert sorted(torch.cat((kept, held)).tolist()) == list(range(60))
+    assert torch.bincount(images.labels[held]).tolist() == [5, 5, 5]
+    trained = train(selecting, images.take(kept), images.take(held), CPU, tmp_path)
     accuracies = [row["val_acc"] for row in trained.curve]
     assert trained.epoch == 3 - accuracies[::-1].index(max(accuracies))  # of equals the latest
     assert accuracies[trained.epoch - 1] == max(accuracies)
@@ -131,12 +135,12 @@ def test_selected_weights_are_those_of_the_selected_epoch(images, tmp_path, monk
     assert not torch.equal(state["model.head.weight"], selected.weights["head.weight"])
 
 
-def test_too_few_images_to_hold_out(images, tmp_path):
+def test_too_few_images_to_hold_out(images):
     with pytest.raises(UsageError, match="20 training images: cannot hold out --val-per-class 20"):
-        train(plan(select="val", val_per_class=20), images, None, CPU, tmp_path)
+        hold_out(images.labels, plan(select="val", val_per_class=20))
 
 
-def test_test_images_are_given_only_to_the_leaky_selection(images, tmp_path):
+def test_held_out_images_are_given_only_where_they_select(images, tmp_path):
     with pytest.raises(ValueError, match="only for"):
         train(plan(), images, images, CPU, tmp_path)
 
@@ -153,6 +157,11 @@ def test_a_state_of_other_settings_is_not_taken(images, tmp_path):
     train(plan(), images, None, CPU, tmp_path)
     with pytest.raises(UsageError, match="other settings"):
         train(plan(seed=5), images, None, CPU, tmp_path)
+
+
+def test_images_may_grow(images, tmp_path):
+    recipe = replace(RECIPE, augment=("resized-crop", "flip"), growth=(8, 16, 24), size=24)
+    assert len(train(plan(recipe=recipe), images, None, CPU, tmp_path).curve) == 3
 
 
 def test_without_momentum(images, tmp_path):

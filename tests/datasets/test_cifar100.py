@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import json
 import pickle
 import shutil
 import tarfile
@@ -14,8 +13,11 @@ import torch
 from PIL import Image
 
 from fscil_bench.datasets import cifar100, find_root, reader, require_root
+from fscil_bench.datasets.images import View
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.protocols import load_protocol
+
+VIEW = View(32)
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def test_folder_and_archive_give_the_same_images(tiny_cifar, archive):
     assert one.classes == other.classes
     np.testing.assert_array_equal(one.labels, other.labels)
     rows = np.array([0, 17, 400, 799])
-    assert torch.equal(one.read(rows), other.read(rows))
+    assert torch.equal(one.read(rows, VIEW).pixels, other.read(rows, VIEW).pixels)
 
 
 def test_images_are_ordered_train_first_then_class_then_id(tiny_cifar):
@@ -66,7 +68,7 @@ def test_images_are_ordered_train_first_then_class_then_id(tiny_cifar):
 def test_pixels_are_the_files(tiny_cifar):
     images = cifar100.open_images(tiny_cifar)
     expected = np.asarray(Image.open(tiny_cifar / "cifar100" / images.ids[123]))
-    np.testing.assert_array_equal(images.read(np.array([123]))[0].permute(1, 2, 0).numpy(), expected)
+    np.testing.assert_array_equal(images.read(np.array([123]), VIEW).pixels[0].permute(1, 2, 0).numpy(), expected)
 
 
 def test_official_order_is_known_only_from_the_archive(tiny_cifar, archive):
@@ -105,8 +107,8 @@ def test_a_corrupt_image_is_named(copy):
     path = copy / "cifar100" / "train" / "bear" / "bear_s_000001.png"
     path.write_bytes(path.read_bytes()[:100])
     images = cifar100.open_images(copy)
-    with pytest.raises(FscilError, match=r"cannot read image .*bear_s_000001.png"):
-        images.read(np.arange(len(images.ids)))
+    with pytest.raises(FscilError, match=r"cannot use image .*bear_s_000001.png"):
+        images.read(np.arange(len(images.ids)), VIEW)
 
 
 def test_an_image_of_another_size_is_named(copy):
@@ -114,7 +116,7 @@ def test_an_image_of_another_size_is_named(copy):
     Image.new("RGB", (33, 32)).save(path)
     images = cifar100.open_images(copy)
     with pytest.raises(FscilError, match="33x32 pixels, expected 32x32"):
-        images.read(np.arange(len(images.ids)))
+        images.read(np.arange(len(images.ids)), VIEW)
 
 
 def test_missing_class_folders_are_named(copy):
@@ -128,28 +130,27 @@ def test_an_empty_root_is_explained(tmp_path):
         cifar100.open_images(tmp_path)
 
 
-def expect(monkeypatch, tmp_path, images):
+def expect(monkeypatch, images):
     """Let the tiny copy count as the official dataset."""
     sums = {}
-    pixels = images.read(np.arange(len(images.ids))).numpy()
+    pixels = images.read(np.arange(len(images.ids)), VIEW).pixels.numpy()
     for split in ("train", "test"):
         for number, name in enumerate(images.classes):
             rows = images.rows(split, [number])
-            ids = cifar100._digest(*(images.ids[r].encode() for r in rows))
-            sums[f"{split}/{name}"] = {"ids": ids, "pixels": cifar100._digest(pixels[rows].tobytes())}
-    (tmp_path / "cifar100.json").write_text(json.dumps(sums))
-    monkeypatch.setattr(cifar100.resources, "files", lambda _: tmp_path)
+            ids = cifar100.digest(*(images.ids[r].encode() for r in rows))
+            sums[f"{split}/{name}"] = {"ids": ids, "pixels": cifar100.digest(pixels[rows].tobytes())}
+    monkeypatch.setattr(cifar100, "released", lambda _: sums)
     monkeypatch.setattr(cifar100, "EXPECTED", {"train": 6, "test": 2})
 
 
-def test_verify_accepts_the_official_images(tiny_cifar, archive, monkeypatch, tmp_path):
-    expect(monkeypatch, tmp_path, cifar100.open_images(tiny_cifar))
+def test_verify_accepts_the_official_images(tiny_cifar, archive, monkeypatch):
+    expect(monkeypatch, cifar100.open_images(tiny_cifar))
     assert cifar100.verify(tiny_cifar).problems == []
     assert cifar100.verify(archive).problems == []
 
 
-def test_verify_lists_everything_wrong(copy, monkeypatch, tmp_path):
-    expect(monkeypatch, tmp_path, cifar100.open_images(copy))
+def test_verify_lists_everything_wrong(copy, monkeypatch):
+    expect(monkeypatch, cifar100.open_images(copy))
     folder = copy / "cifar100" / "train"
     (folder / "bear" / "bear_s_000000.png").unlink()
     (folder / "bed" / "bed_s_000000.png").rename(folder / "bed" / "other.png")
