@@ -29,7 +29,7 @@ def show_comparison(comparison: Comparison, protocol: Protocol, backbone: Backbo
     for line in comparison.lines:
         if line.row.failed:
             click.echo(f"{line.row.shown} failed: {line.row.failed}")
-    for text in (*(DEFINITIONS[key] for key in HEADLINE if key in DEFINITIONS), PD_DEFINITION):
+    for text in (*(text for key, text in DEFINITIONS.items() if key in HEADLINE), PD_DEFINITION):
         click.echo(text)
     if comparison.baseline is None:
         return
