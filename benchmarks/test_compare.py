@@ -9,21 +9,25 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
-from fscil_bench.backbones.store import find_backbone
+from fscil_bench.backbones.store import bank_name, find_backbone
+from fscil_bench.banks import open_bank, write_bank
+from fscil_bench.files import sha256_file
 from fscil_bench.protocols import load_protocol
 
 
 @pytest.fixture
 def unknown_backbone(tmp_path):
-    """A copy of the shipped backbone under another id: nothing has been recorded on it."""
+    """The shipped features in a bank of another checksum: nothing has been recorded on it."""
     shipped = find_backbone(load_protocol("cifar100").default_backbone)
-    folder = tmp_path / "copy"
-    shutil.copytree(shipped.folder, folder)
-    (folder / "card.json").write_text(json.dumps({**shipped.card, "id": "copy"}))
-    return folder
+    path = tmp_path / "copy" / bank_name("cifar100")
+    write_bank(path, replace(open_bank(shipped, "cifar100"), metadata={"backbone": "copy"}))
+    card = {**shipped.card, "files": {path.name: sha256_file(path)}}
+    (path.parent / "card.json").write_text(json.dumps(card))
+    return path.parent
 
 
 @pytest.mark.parametrize(("recorded", "limit"), [(False, 30.0), (True, 2.0)], ids=["from nothing", "from records"])

@@ -139,7 +139,7 @@ class PrototypeMethod(Method):
         return plain and not (cls.privileges or cls.sampled or cls.recipe or cls.exemplars)
 
     def scores(self, queries: Tensor) -> Tensor:
-        parts = [cosine(queries, prototypes) for prototypes in self.new]
+        parts = [cosine(queries, torch.cat(self.new, dim=-2))] if self.new else []
         if not self.donors_only:
             parts = [cosine(queries, self.base), *parts]
         batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))  # torch's own takes a second to load

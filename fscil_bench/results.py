@@ -1,5 +1,6 @@
 """The record of a run: one JSON a (method, settings, protocol, backbone), every draw inside, predictions beside it."""
 
+import json
 import resource
 import sys
 from dataclasses import asdict, dataclass
@@ -126,12 +127,13 @@ def store(path: Path, result: Result) -> None:
     """Put the record at `path`, with the predictions of one draw beside it, in place of whatever was there."""
     position = result.standard if result.standard is not None else 0
     predictions = torch.from_numpy(result.walk.predictions[position].copy())
-    metadata = {
+    about = {
         "draw": result.walk.draws[position],
         "rows": "sessions, from 0",
         "columns": "test images in the order of protocol class, then id; -1 before their class is seen",
         "bank_sha256": result.split.bank.sha256,
     }
+    metadata = {"fscil-bench": json.dumps(about)}  # one entry: the order of several is not the same from run to run
     record = json_bytes(as_record(result))
     write_together(
         {
@@ -157,8 +159,8 @@ def read_predictions(record: Path) -> tuple[str, npt.NDArray[np.int16]]:
     path = predictions_path(record)
     try:
         with safe_open(path, framework="np") as file:
-            return file.metadata()["draw"], file.get_tensor("predictions")
-    except (OSError, SafetensorError, KeyError, TypeError) as error:
+            return json.loads(file.metadata()["fscil-bench"])["draw"], file.get_tensor("predictions")
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FscilError(f"predictions {path.name} cannot be read ({error})") from error
 
 

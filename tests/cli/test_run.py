@@ -72,7 +72,7 @@ def test_predictions_are_kept_for_the_first_draw(run):
     run("--draws", "3")
     with safe_open(FOLDER / "teen.fscil.predictions.safetensors", "np") as file:
         predictions = file.get_tensor("predictions")
-        assert file.metadata()["draw"] == "random:0"
+        assert json.loads(file.metadata()["fscil-bench"])["draw"] == "random:0"
     assert predictions.shape == (9, 300)
     assert (predictions[-1] >= 0).all()
 

@@ -162,7 +162,7 @@ def test_other_predictions_fail(board, cli):
     path = next(board.rglob("teen.fscil.predictions.safetensors"))
     predictions = load_file(path)["predictions"].copy()
     predictions[-1, :3] = (predictions[-1, :3] + 1) % 100
-    save_file({"predictions": predictions}, path, {"draw": "random:0"})
+    save_file({"predictions": predictions}, path, {"fscil-bench": '{"draw": "random:0"}'})
     done = cli("check")
     assert done.code == 1
     assert "3 predictions of draw random:0 differ from those stored" in done.out
