@@ -7,6 +7,7 @@ a dataclass with these verbs (or subclass `PrototypeMethod` and write `calibrate
 `*` in a shape is any leading batch: draws, episodes, grid points.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ def setting(
 
 
 @dataclass(kw_only=True)
-class Method:
+class Method(ABC):
     """A classifier that learns base classes, then sessions of new ones.
 
     `add_session` sets attributes to new values and never changes a tensor or list in place: the runner copies a method
@@ -85,15 +86,17 @@ class Method:
 
     generator: torch.Generator = field(init=False, repr=False, compare=False)  # set by the runner: all randomness
 
+    @abstractmethod
     def fit_base(self, base: Base) -> None:
-        raise NotImplementedError
+        """Learn the base classes."""
 
+    @abstractmethod
     def add_session(self, support: Support) -> None:
-        raise NotImplementedError
+        """Learn a session's new classes."""
 
+    @abstractmethod
     def scores(self, queries: Tensor) -> Tensor:
         """[Q, d] or [*, Q, d] to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
-        raise NotImplementedError
 
     @classmethod
     def only_calibrates(cls) -> bool:
