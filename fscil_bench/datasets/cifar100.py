@@ -75,6 +75,7 @@ def verify(root: Path) -> Verification:
         elif digest(pixels[rows].tobytes()) != sums["pixels"]:
             report.problems.append(f"{key}: pixels differ from the official ones")
     report.problems += unreadable
+    report.compared = "counts, file names and pixels"
     return report
 
 

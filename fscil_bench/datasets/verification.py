@@ -16,6 +16,7 @@ from fscil_bench.datasets.images import SPLITS, ImageSet
 class Verification:
     dataset: str
     counts: dict[str, dict[str, int]]  # class -> split -> images
+    compared: str = "counts"  # what was held against the official release
     problems: list[str] = field(default_factory=list)
 
     def total(self, split: str) -> int:
