@@ -1,7 +1,8 @@
 """Images: readers of the official layouts and of plain image folders, all giving one `ImageSet`.
 
-A dataset is a module here with four functions, `open_images(root)`, `verify(root)`, `prepare(root, archive)` and
-`official_train_ids(root)`, and its name in `DATASETS`. Nothing is imported before it is needed.
+A dataset is a module here with three functions, `open_images(root)`, `verify(root)` and `prepare(root, archive)`, and
+its name in `DATASETS`; where the standard draw lists indices into an archive, a fourth, `official_train_ids(root)`,
+explains them. Nothing is imported before it is needed.
 """
 
 import importlib

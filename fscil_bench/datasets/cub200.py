@@ -1,6 +1,5 @@
 """CUB-200-2011 from its official layout, `CUB_200_2011/`: images/<class>/*.jpg and the lists beside it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +19,6 @@ MD5 = "97eceeb196236b17998738112f37df78"
 def open_images(root: Path) -> ImageSet:
     """The images that the official lists name; a file that is missing is an error when it is read."""
     return _list(root, None)
-
-
-def official_train_ids(root: Path) -> Sequence[str] | None:
-    """The standard draw names files, not indices: nothing to explain."""
-    return None
 
 
 def verify(root: Path) -> Verification:

@@ -4,7 +4,6 @@ This is not the 64/16/20 class split of few-shot learning: all 100 classes have 
 which is listed in miniimagenet.json beside this file (class -> the numbers of its test images).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +24,6 @@ WNID = 9  # characters of a class name
 def open_images(root: Path) -> ImageSet:
     """The images under `root`, split into training and test images as the FSCIL lists have it."""
     return _list(root, None)
-
-
-def official_train_ids(root: Path) -> Sequence[str] | None:
-    """The standard draw names files, not indices: nothing to explain."""
-    return None
 
 
 def verify(root: Path) -> Verification:
