@@ -54,8 +54,8 @@ def flip(images: Tensor, dice: Dice, _: Frame) -> Tensor:
     return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
 
 
-def resized_crop(images: Tensor, dice: Dice, frame: Frame) -> Tensor:
-    """A random window of 8 to 100 % of the picture's area and 3:4 to 4:3 sides, scaled to the network's square.
+def resized_crop(images: Tensor, dice: Dice, frame: Frame, percent: int = 8) -> Tensor:
+    """A random window of `percent` to 100 % of the picture's area and 3:4 to 4:3 sides, scaled to the network's square.
 
     Windows are drawn as torchvision's RandomResizedCrop draws them, in the picture's own shape: up to ten tries, then
     the largest centred window that keeps to the sides. Where the square is much smaller than the canvas, the window is
@@ -65,7 +65,7 @@ def resized_crop(images: Tensor, dice: Dice, frame: Frame) -> Tensor:
     wide, high = width.clamp(max=height * 4 / 3), height.clamp(max=width * 4 / 3)  # the largest centred window
     found = torch.zeros(len(images), dtype=torch.bool)
     for _ in range(CROP_TRIES):
-        area = 0.08 + 0.92 * dice.uniform()
+        area = percent / 100 + (1 - percent / 100) * dice.uniform()
         ratio = ((dice.uniform() * 2 - 1) * math.log(4 / 3)).exp()
         w, h = (area * ratio).sqrt(), (area / ratio).sqrt()
         fits = (w <= width) & (h <= height) & ~found
@@ -121,7 +121,7 @@ def _parse(name: str) -> Augmentation:
         return _PLAIN[kind]
     if kind in _SIZED:
         if not re.fullmatch(r"\d+", argument):
-            raise UsageError(f"augmentation '{name}': expected {kind}:PIXELS")
+            raise UsageError(f"augmentation '{name}': expected {kind}:{_SIZE_ARGUMENT[kind].upper()}, a whole number")
         return partial(_SIZED[kind], **{_SIZE_ARGUMENT[kind]: int(argument)})
     raise unknown_name("augmentation", name, [*_PLAIN, *(f"{k}:N" for k in _SIZED)])
 
@@ -132,5 +132,5 @@ _PLAIN: dict[str, Augmentation] = {
     "autoaugment-cifar10": lambda images, dice, _: autoaugment(images, dice, CIFAR10),
     "autoaugment-imagenet": lambda images, dice, _: autoaugment(images, dice, IMAGENET),
 }
-_SIZED: dict[str, Callable[..., Tensor]] = {"crop": crop, "cutout": cutout}
-_SIZE_ARGUMENT = {"crop": "padding", "cutout": "size"}
+_SIZED: dict[str, Callable[..., Tensor]] = {"crop": crop, "cutout": cutout, "resized-crop": resized_crop}
+_SIZE_ARGUMENT = {"crop": "padding", "cutout": "size", "resized-crop": "percent"}

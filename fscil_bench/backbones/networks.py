@@ -1,14 +1,16 @@
 """Feature extractors, by name, and the cosine head they are trained with."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fscil_bench.errors import unknown_name
+from fscil_bench.errors import UsageError, unknown_name
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -71,8 +73,9 @@ class CosineClassifier(nn.Module):
         self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
-        features = F.normalize(self.network(x), dim=-1)
-        return self.scale * F.linear(features, F.normalize(self.head.weight, dim=-1))
+        features = self.network(x).float()
+        with torch.autocast(x.device.type, enabled=False):  # half precision is too coarse for scaled cosines
+            return self.scale * F.linear(F.normalize(features, dim=-1), F.normalize(self.head.weight, dim=-1))
 
 
 class ResNet18(nn.Module):
@@ -91,14 +94,66 @@ class ResNet18(nn.Module):
         return features
 
 
-def make_network(name: str) -> CifarResNet | ResNet18:
+class TimmNetwork(nn.Module):
+    """Any network of the library timm without its classifier: its pooled features."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.body = _timm().create_model(name, pretrained=False, num_classes=0)
+        self.dim = int(getattr(self.body, "head_hidden_size", None) or self.body.num_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.body(x)
+        return features
+
+
+Network = CifarResNet | ResNet18 | TimmNetwork
+
+
+def make_network(name: str) -> Network:
     """The network called `name`, freshly initialised."""
-    if name not in NETWORKS:
-        raise unknown_name("network", name, NETWORKS)
-    return NETWORKS[name]()
+    require_network(name)
+    return TimmNetwork(name.removeprefix(TIMM)) if name.startswith(TIMM) else NETWORKS[name]()
 
 
-NETWORKS: dict[str, Callable[[], CifarResNet | ResNet18]] = {
+def require_network(name: str) -> None:
+    """Fail if there is no network called `name`."""
+    if name.startswith(TIMM):
+        timm, wanted = _timm(), name.removeprefix(TIMM)
+        if not timm.is_model(wanted):
+            raise unknown_name("network", name, [TIMM + known for known in timm.list_models()])
+    elif name not in NETWORKS:
+        raise unknown_name("network", name, [*NETWORKS, f"{TIMM}NAME"])
+
+
+def own_preprocessing(name: str) -> dict[str, Any]:
+    """How a timm network wants its pictures, as values of a recipe; nothing for networks that take what they get."""
+    if not name.startswith(TIMM):
+        return {}
+    require_network(name)
+    config = _timm().data.resolve_data_config({}, model=make_network(name).body)
+    size = int(config["input_size"][-1])
+    resize = round(size / config["crop_pct"])
+    return {
+        "size": size,
+        "resize": resize,
+        "squash": config["crop_mode"] == "squash",
+        "canvas": resize,
+        "interpolation": "bicubic" if config["interpolation"] == "bicubic" else "bilinear",
+        "mean": tuple(config["mean"]),
+        "std": tuple(config["std"]),
+    }
+
+
+def _timm() -> ModuleType:
+    try:
+        return importlib.import_module("timm")
+    except ImportError as error:
+        raise UsageError(f"networks {TIMM}NAME need timm ({error}): pip install 'fscil-bench[timm]'") from error
+
+
+TIMM = "timm:"
+NETWORKS: dict[str, Callable[[], Network]] = {
     **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (8, 14, 20, 32, 44, 56)},
     "resnet18": ResNet18,
 }

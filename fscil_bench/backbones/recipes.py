@@ -6,11 +6,14 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
+from typing import Any, Literal
 
-from fscil_bench.datasets.images import View
+from fscil_bench.backbones.networks import own_preprocessing
+from fscil_bench.datasets.images import INTERPOLATION, View
 from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.settings import parse_settings
+
+NO_WEIGHTS = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +24,14 @@ class Recipe:
     dataset: str
     source: str
     network: str
-    epochs: int
+    weights: str = (
+        NO_WEIGHTS  # what the network starts from: "none", "imagenet" (its library's), or "sha256:..." of a file
+    )
+    pretraining: str = NO_WEIGHTS  # what those weights were trained on
+    epochs: int  # 0: the network is taken as it is
     batch_size: int  # over all processes together
     lr: float
+    head_rate: float = 1.0  # the head's learning rate, in multiples of `lr`
     schedule: str
     milestones: tuple[int, ...] = ()
     gamma: float = 0.1
@@ -38,27 +46,31 @@ class Recipe:
     growth: tuple[int, ...] = ()  # squares seen in training instead, one after another, for equally many epochs each
     resize: int | None = None  # of the shorter side before that square is cut out in tests; None: images are that size
     squash: bool = False  # scale both sides to `resize`
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
     canvas: int | None = None  # of the square that training images are kept in for random crops; None: as in tests
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"recipe {self.name}: {name} must be at least 1, not {getattr(self, name)}")
-        for name in ("lr", "scale"):
+        least = {"epochs": 0 if self.weights != NO_WEIGHTS else 1, "batch_size": 1}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise UsageError(f"recipe {self.name}: {name} must be at least {low}, not {getattr(self, name)}")
+        for name in ("lr", "head_rate", "scale"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"recipe {self.name}: {name} must be above 0")
         if len(self.mean) != 3 or len(self.std) != 3 or not min(self.std) > 0:
             raise UsageError(f"recipe {self.name}: mean and std take three numbers, std above 0")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"recipe {self.name}: label_smoothing must be at least 0 and below 1")
-        if self.growth and "resized-crop" not in self.augment:
+        if self.growth and not any(name.startswith("resized-crop") for name in self.augment):
             raise UsageError(f"recipe {self.name}: growth needs resized-crop in augment, which makes the squares")
         if self.nesterov and not self.momentum > 0:
             raise UsageError(f"recipe {self.name}: nesterov=true needs momentum above 0")
         if not 0 <= self.warmup < 1:
             raise UsageError(f"recipe {self.name}: warmup must be at least 0 and below 1, not {self.warmup}")
+        if self.interpolation not in INTERPOLATION:
+            raise unknown_name("interpolation", self.interpolation, INTERPOLATION)
         if self.schedule not in ("steps", "cosine", "onecycle"):
             raise unknown_name("schedule", self.schedule, ("steps", "cosine", "onecycle"))
 
@@ -76,15 +88,22 @@ class Recipe:
         return self.growth[epoch * len(self.growth) // self.epochs] if self.growth else self.size
 
     def test_view(self) -> View:
-        return View(self.size, self.resize, self.squash)
+        return View(self.size, self.resize, self.squash, self.interpolation)
 
     def train_view(self) -> View:
-        return View(self.canvas, self.canvas, squash=True) if self.canvas is not None else self.test_view()
+        if self.canvas is None:
+            return self.test_view()
+        return View(self.canvas, self.canvas, squash=True, interpolation=self.interpolation)
 
     def with_changes(self, given: Mapping[str, str]) -> "Recipe":
-        """This recipe with some values replaced, as given on the command line."""
-        fixed = {"name", "dataset", "source"}
-        return dataclasses.replace(self, **parse_settings(type(self), given, f"recipe {self.name}", fixed))
+        """This recipe with some values replaced, as given on the command line.
+
+        Another network brings its own preprocessing, where it has one; what is given goes before it.
+        """
+        fixed = {"name", "dataset", "source", "weights", "pretraining"}
+        changes = parse_settings(type(self), given, f"recipe {self.name}", fixed)
+        own = own_preprocessing(changes["network"]) if changes.get("network", self.network) != self.network else {}
+        return dataclasses.replace(self, **{**own, **changes})
 
     def as_data(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

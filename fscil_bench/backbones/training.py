@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from fscil_bench.backbones.augment import Frame, make_pipeline
 from fscil_bench.backbones.dice import Dice
 from fscil_bench.backbones.machine import Machine
-from fscil_bench.backbones.networks import CosineClassifier, make_network, seeded
+from fscil_bench.backbones.networks import CosineClassifier, make_network, require_network, seeded
 from fscil_bench.backbones.recipes import Recipe
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import sha256_json, write_atomically
@@ -112,19 +112,32 @@ def build_classifier(recipe: Recipe, n_classes: int, seed: int) -> CosineClassif
     return seeded(build, seed)
 
 
-def train(plan: Plan, training: Images, held_out: Images | None, machine: Machine, folder: Path) -> Trained:
+def train(
+    plan: Plan,
+    training: Images,
+    held_out: Images | None,
+    machine: Machine,
+    folder: Path,
+    initial: dict[str, Tensor] | None = None,
+) -> Trained:
     """Train by `plan`, with checkpoints in `folder`; goes on where an earlier call was cut off.
 
     `held_out` are the images that select the epoch: none for "last", else training images set aside ("val") or, which
-    leaks, the base classes' test images ("test").
+    leaks, the base classes' test images ("test"). `initial` are the network's pretrained weights, if the recipe starts
+    from some.
     """
     if (held_out is None) != (plan.select == "last"):
         raise ValueError("held-out images are needed for, and only for, selection by them")
-    make_network(plan.recipe.network), make_pipeline(plan.recipe.augment)  # unknown names are refused before the start
+    require_network(plan.recipe.network)  # unknown names are refused before the start
+    make_pipeline(plan.recipe.augment)
+    if initial is not None and plan.recipe.epochs == 0:
+        return Trained({f"network.{key}": value for key, value in initial.items()}, 0, [])
     fabric = machine.fabric()
     state = folder / "state.safetensors"
     _read_state(state, plan)  # so is a damaged or foreign state
-    job = partial(_train, plan=plan, training=training, held_out=held_out, threads=machine.threads, state_file=state)
+    job = partial(
+        _train, plan=plan, training=training, held_out=held_out, machine=machine, initial=initial, state_file=state
+    )
     fabric.launch(job)  # as one object: Fabric would take its arguments apart
     done = _read_state(state, plan)
     assert done is not None
@@ -133,18 +146,30 @@ def train(plan: Plan, training: Images, held_out: Images | None, machine: Machin
 
 
 def _train(
-    fabric: "Fabric", plan: Plan, training: Images, held_out: Images | None, threads: int | None, state_file: Path
+    fabric: "Fabric",
+    plan: Plan,
+    training: Images,
+    held_out: Images | None,
+    machine: Machine,
+    initial: dict[str, Tensor] | None,
+    state_file: Path,
 ) -> None:
     """The training itself, in every process."""
-    if threads is not None:
-        torch.set_num_threads(threads)
+    if machine.threads is not None:
+        torch.set_num_threads(machine.threads)
     torch.backends.cudnn.deterministic = True
     recipe = plan.recipe
     classifier = build_classifier(recipe, plan.n_classes, plan.seed)
+    if initial is not None:
+        classifier.network.load_state_dict(initial)
+    classifier = classifier.to(memory_format=machine.memory_format)
     if fabric.world_size > 1 and fabric.device.type == "cuda":
         classifier = nn.SyncBatchNorm.convert_sync_batchnorm(classifier)
     optimizer = torch.optim.SGD(
-        classifier.parameters(),
+        [
+            {"params": [*classifier.network.parameters()], "rate": 1.0},
+            {"params": [*classifier.head.parameters()], "rate": recipe.head_rate},
+        ],
         lr=recipe.lr,
         momentum=recipe.momentum,
         nesterov=recipe.nesterov,
@@ -167,7 +192,7 @@ def _train(
             bar.update(task, completed=epochs, loss=loss, acc=100 * right, speed=speed)
 
         for epoch in range(state.epoch, recipe.epochs):
-            row = _train_epoch(fabric, model, wrapped, plan, training, normalise, epoch, tell)
+            row = _train_epoch(fabric, model, wrapped, plan, training, normalise, machine.memory_format, epoch, tell)
             if not math.isfinite(row["loss"]):
                 raise FscilError(f"the training diverged in epoch {epoch + 1} (loss {row['loss']}): lower lr")
             if held_out is not None:
@@ -186,6 +211,7 @@ def _train_epoch(
     plan: Plan,
     images: Images,
     normalise: Normalise,
+    layout: torch.memory_format,
     epoch: int,
     tell: Callable[[float, float, float, float], None],
 ) -> dict[str, float]:
@@ -202,12 +228,12 @@ def _train_epoch(
     started = time.perf_counter()
     for step, rows in enumerate(batches):
         for group in optimizer.param_groups:
-            group["lr"] = recipe.lr_at(epoch, step, len(batches))
+            group["lr"] = group["rate"] * recipe.lr_at(epoch, step, len(batches))
         mine = images.take(rows[share].to(fabric.device))
         inputs = normalise(
             augment(mine.pixels, Dice(generator, len(rows), share), Frame(recipe.size_at(epoch), mine.aspect))
         )
-        logits = model(inputs)
+        logits = model(inputs.contiguous(memory_format=layout))
         losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
         optimizer.zero_grad()
         fabric.backward(losses * (fabric.world_size / len(rows)))  # gradients are averaged over processes
@@ -262,12 +288,13 @@ class State:
 
     def after(self, row: dict[str, float], model: nn.Module, optimizer: torch.optim.SGD, plan: Plan) -> "State":
         curve = [*self.curve, row]
-        weights = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
+        plain = {"memory_format": torch.contiguous_format}  # whatever the layout in training: what files hold
+        weights = {k: v.detach().cpu().clone(**plain) for k, v in model.state_dict().items()}
         tensors = {f"model.{k}": v for k, v in weights.items()}
         for name, parameter in model.named_parameters():
             buffer = optimizer.state[parameter].get("momentum_buffer")  # none without momentum
             if buffer is not None:
-                tensors[f"momentum.{name}"] = buffer.detach().cpu()
+                tensors[f"momentum.{name}"] = buffer.detach().cpu().contiguous()
         new = State(tensors, self.epoch + 1, curve)
         if plan.select != "last":
             best = weights if new.selected(plan) == new.epoch else self.part("best.")

@@ -16,6 +16,7 @@ from fscil_bench.errors import FscilError, UsageError
 
 Rows = npt.NDArray[np.int64]
 SPLITS = ("train", "test")
+INTERPOLATION = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,15 @@ class View:
     size: int  # of the square
     resize: int | None = None  # of the shorter side before the cut; None: the picture is that square already
     squash: bool = False  # scale both sides to `resize`, whatever the picture's shape
+    interpolation: str = "bilinear"
 
     def of(self, picture: Image.Image) -> Image.Image:
-        """The square that this view shows of a picture (bilinear with antialiasing, as torchvision's Resize)."""
+        """The square that this view shows of a picture (scaled with antialiasing, as torchvision's Resize)."""
         if self.resize is not None:
             scale = self.resize / min(picture.size)
             sides = [self.resize if self.squash else max(self.resize, int(scale * side)) for side in picture.size]
             if picture.size != tuple(sides):
-                picture = picture.resize((sides[0], sides[1]), Image.Resampling.BILINEAR)
+                picture = picture.resize((sides[0], sides[1]), INTERPOLATION[self.interpolation])
         width, height = picture.size
         if self.resize is None and (width, height) != (self.size, self.size):
             raise ValueError(f"it is {width}x{height} pixels, expected {self.size}x{self.size}")
