@@ -1,10 +1,12 @@
 """`fscil-bench backbone`: train backbones, extract feature banks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from fscil_bench.backbones.pretraining import KNOWN, UNKNOWN
 from fscil_bench.errors import UsageError
 from fscil_bench.markdown import number
 from fscil_bench.settings import split_assignments
@@ -14,7 +16,16 @@ ROOT = click.option(
 )
 DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
 THREADS = click.option("--threads", type=click.IntRange(min=1), help="CPU threads of each process.")
-STORAGE = click.option("--storage", default="f16", show_default=True, help="How the bank stores features: f16 or f32.")
+WEIGHTS_STORAGE = click.option(
+    "--weights-storage",
+    type=click.Choice(["f32", "f16"]),
+    default="f32",
+    show_default=True,
+    help="How trained weights are stored; f16 takes half the space, and the bank is made with the rounded weights.",
+)
+STORAGE = click.option(
+    "--storage", default="f16", show_default=True, help="How the bank stores features: f16, f32 or int8."
+)
 
 
 @click.group()
@@ -38,6 +49,18 @@ def backbone() -> None:
     "what most papers did; the card says so).",
 )
 @click.option("--val-per-class", type=click.IntRange(min=1), default=50, show_default=True, help="For --select val.")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="Start from the weights in this file (.safetensors, or a PyTorch state_dict). Files with code are refused.",
+)
+@click.option(
+    "--pretraining",
+    type=click.Choice([*KNOWN, UNKNOWN]),
+    default=UNKNOWN,
+    show_default=True,
+    help="What the file of --weights was trained on, if the recipe does not know the file.",
+)
 @click.option("--devices", type=click.IntRange(min=1), default=1, show_default=True, help="Processes (GPUs).")
 @click.option("--precision", default="32-true", show_default=True, help="32-true, bf16-mixed or 16-mixed.")
 @click.option("--restart", is_flag=True, help="Throw an earlier training of this id away instead of resuming it.")
@@ -45,6 +68,7 @@ def backbone() -> None:
 @DEVICE
 @THREADS
 @STORAGE
+@WEIGHTS_STORAGE
 def train(
     dataset: str,
     recipe: str,
@@ -52,6 +76,8 @@ def train(
     seed: int,
     select: Literal["last", "val", "test"],
     val_per_class: int,
+    weights: Path | None,
+    pretraining: str,
     devices: int,
     precision: str,
     restart: bool,
@@ -59,6 +85,7 @@ def train(
     device: str,
     threads: int | None,
     storage: str,
+    weights_storage: Literal["f32", "f16"],
 ) -> None:
     """Train a backbone on the base classes of DATASET, then extract its feature bank.
 
@@ -81,10 +108,22 @@ def train(
     from fscil_bench.backbones.machine import Machine
     from fscil_bench.backbones.make import make_backbone
     from fscil_bench.backbones.training import Plan
+    from fscil_bench.backbones.weights import weights_name
+
+    if weights is not None and weights_name(weights) != changed.weights:
+        changed = replace(changed, weights=weights_name(weights), pretraining=pretraining)
 
     plan = Plan(recipe=changed, n_classes=protocol.base, seed=seed, select=select, val_per_class=val_per_class)
     machine = Machine(device=device, devices=devices, precision=precision, threads=threads)
-    made = make_backbone(plan, data_root, machine, restart=restart, storage=storage)
+    made = make_backbone(
+        plan,
+        data_root,
+        machine,
+        restart=restart,
+        storage=storage,
+        weights=weights,
+        weights_storage=weights_storage,
+    )
     _tell(made.id, made.folder, made.card["session0"][dataset])
 
 
@@ -115,6 +154,6 @@ def extract(name: str, dataset: str, data_root: Path | None, device: str, thread
 
 
 def _tell(identity: str, folder: Path, session0: dict[str, float]) -> None:
-    prototypes, learned = number(session0["prototypes"]), number(session0["learned_head"])
+    prototypes, learned = number(session0["prototypes"]), number(session0.get("learned_head"))
     click.echo(f"{identity}: session 0 AvgAcc {prototypes} with prototypes, {learned} with the learned head")
     click.echo(f"Backbone and bank: {folder}")
