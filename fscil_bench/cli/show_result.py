@@ -31,9 +31,7 @@ def show_result(result: Result, baseline: str | None, differences: Mapping[str, 
     if published:
         _show_caveats(result, published, remark)
     learned = result.backbone.card["session0"].get(protocol.dataset, {}).get("learned_head")
-    head = (
-        f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "it has no learned head"
-    )
+    head = f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "no learned head"
     click.echo(f"Backbone: {result.backbone.id}; {head}")
     click.echo(
         f"Settings: {', '.join(f'{k}={v} ({result.configured.origins[k]})' for k, v in _settings(result)) or 'none'}"
