@@ -30,7 +30,7 @@ def show_result(result: Result, baseline: str | None, differences: Mapping[str, 
         click.echo("Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone.")
     if published:
         _show_caveats(result, published, remark)
-    learned = result.backbone.card["session0"].get(protocol.dataset, {}).get("learned_head")
+    learned = result.backbone.card["session0"].get(protocol.name, {}).get("learned_head")
     head = f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "no learned head"
     click.echo(f"Backbone: {result.backbone.id}; {head}")
     click.echo(
