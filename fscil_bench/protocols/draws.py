@@ -51,7 +51,8 @@ class Split:
             )
 
     @cached_property
-    def _train_of(self) -> list[Rows]:
+    def train_of(self) -> list[Rows]:
+        """The training rows of each class."""
         counts = np.bincount(self.targets[self.train_rows], minlength=len(self.protocol.classes))
         return np.split(self.train_rows, np.cumsum(counts)[:-1])
 
@@ -60,7 +61,7 @@ class Split:
         shot = self.protocol.shot
         rows = np.empty((len(self.protocol.new_classes), shot), dtype=np.int64)
         for i, number in enumerate(self.protocol.new_classes):
-            of_class = self._train_of[number]
+            of_class = self.train_of[number]
             if len(of_class) < shot:
                 raise UsageError(
                     f"class {self.protocol.classes[number]} has {len(of_class)} training images, {shot} are needed: "
