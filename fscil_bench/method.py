@@ -40,7 +40,7 @@ class Base:
     def by_class(self, features: Tensor) -> tuple[Tensor, ...]:
         """The rows of `features`, one a base image, class by class: B x [n, d]."""
         counts = torch.bincount(self.labels, minlength=self.n_classes).tolist()
-        return features[self.labels.argsort(stable=True)].split(counts)
+        return tuple(features[self.labels.argsort(stable=True)].split(counts))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class PrototypeMethod(Method):
 
 
 def side_by_side(parts: Sequence[Tensor]) -> Tensor:
-    """Scores of several groups of classes as one, [*, Q, C]; a group that is the same for the whole batch is repeated."""
+    """Scores of several groups of classes as one, [*, Q, C]; what is the same for the whole batch is repeated."""
     batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))  # torch's own takes a second to load
     return torch.cat([part.expand(*batch, part.shape[-1]) for part in parts], dim=-1)
 
