@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Origin = Literal["paper", "code", "val", "user"]  # where the value of a setting comes from
+# Where the value of a setting comes from: published, chosen on base classes (val), set here for want of either (own).
+Origin = Literal["paper", "code", "val", "own", "user"]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Configured:
     name: str
     method: "Method"
     settings: dict[str, Any]
-    origins: dict[str, str]  # of each setting: paper | code | val | user
+    origins: dict[str, str]  # of each setting: paper | code | val | own | user
     version: str = "?"  # of the package that provides the method
     baseline: str | None = None  # the method it builds on
     deviations: tuple[str, ...] = ()  # from the paper or its code

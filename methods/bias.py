@@ -24,4 +24,4 @@ class Bias(PrototypeMethod):
 
     def adjust(self, scores: Tensor, n_base: int) -> Tensor:
         is_new = torch.arange(scores.shape[-1]) >= n_base
-        return scores + self.offset * is_new
+        return torch.where(is_new, scores + self.offset, scores)

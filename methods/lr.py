@@ -29,7 +29,7 @@ class LogisticRegression(Method):
     costly = True
     sampled = True
 
-    samples: int = setting(100, "features that stand for a class in sessions", low=1)
+    samples: int = setting(100, "features that stand for a class in sessions", origin="own", low=1)
     c: float = setting(1.0, "C of the logistic regression: the weight of the data against the penalty", low=1e-6)
 
     features: Tensor = field(init=False, repr=False, compare=False)  # [*, n, d], all that it is fitted to

@@ -39,7 +39,7 @@ class RanPAC(Method):
     costly = True
     sampled = True
 
-    width: int = setting(2000, "how many random features", low=1)
+    width: int = setting(2000, "how many random features", origin="own", low=1)
     variant: Literal["calibrated", "shots"] = setting("calibrated", "samples (second paper) or shots (first paper)")
     samples: int = setting(800, "samples that stand for a new class", low=1)
     own: float = setting(0.9, "weight of a new class's own mean against the base mixture", low=0, high=1)
