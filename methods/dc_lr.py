@@ -49,9 +49,9 @@ class DistributionCalibration(TukeyLogisticRegression):
         count = max(1, round(per_class / shots.shape[-2]))  # for each image
         near = self._nearest(shots)  # [*, W, K, k]
         k = near.shape[-1]
-        means = (shots + self.donors.means[near].sum(dim=-2)) / (k + 1)  # eq. 5
+        means = (shots + self.donors.means[near].sum(dim=-2)) / (k + 1)
         roots = self.donors.roots[near] / k**0.5  # the mean of k covariances: their roots one below the other
-        drawn = means[..., None, :] + noise(roots.flatten(-3, -2), count, self.generator)  # eq. 6, 7
+        drawn = means[..., None, :] + noise(roots.flatten(-3, -2), count, self.generator)
         drawn = drawn + self._widening(drawn)
         return torch.cat([shots, drawn.flatten(-3, -2)], dim=-2)
 

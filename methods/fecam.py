@@ -8,7 +8,7 @@ from torch import Tensor
 from fscil_bench.gaussians import covariance_root
 from fscil_bench.method import Base, PrototypeMethod, Support, cosine, setting, side_by_side, tukey, unit
 
-GROUP_BYTES = 256 * 2**20  # of matrices and whitened queries held at a time
+GROUP_BYTES = 128 * 2**20  # of matrices and whitened queries held at a time
 
 
 @dataclass(kw_only=True)
@@ -29,7 +29,7 @@ class FeCAM(PrototypeMethod):
         "a softmax over prototypes, plus the shots' own",
         "transformation and shrinkage are those of the first paper's code: the second has none of the former (its "
         "features can be negative) and adds 100 to the diagonal, whatever the scale of the features",
-        "correlations as both papers say: the second's code takes the correlation of the covariance's rows instead",
+        "correlations as in the first paper's code: the second's takes correlations of the covariance's rows instead",
         "the same classifier in session 0 as later; the first paper's code has the learned head there, no covariance",
         "negative features keep their sign when transformed: sign(x) |x|^lambda",
     )
@@ -74,23 +74,27 @@ class FeCAM(PrototypeMethod):
         count = queries.shape[-2]
         means = unit(tukey(means, self.power)).reshape(-1, d)
         shares, spreads = shares.reshape(len(means), -1), spreads.reshape(len(means), -1, d)
-        size = max(1, GROUP_BYTES // (8 * d * (3 * d + 2 * count)))
+        # Triangles are mixed for many classes at once, for that reads them all; a few classes then go on together.
+        many = max(1, GROUP_BYTES // (8 * self.triangles.shape[1]))
+        few = max(1, GROUP_BYTES // (8 * d * (3 * d + 2 * count)))
         parts = []
-        for chosen in torch.arange(len(means)).split(size):
-            root = torch.linalg.cholesky(self._correlations(shares[chosen], spreads[chosen]))
-            of = queries if queries.ndim == 2 else queries.reshape(-1, count, d)[chosen // way]
-            away = (of - means[chosen, None]).mT
-            parts.append(torch.linalg.solve_triangular(root, away, upper=False).square().sum(dim=-2))
+        for group in torch.arange(len(means)).split(many):
+            mixed = shares[group] @ self.triangles
+            for chosen, triangles in zip(group.split(few), mixed.split(few), strict=True):
+                root = torch.linalg.cholesky(self._correlations(triangles, spreads[chosen]))
+                of = queries if queries.ndim == 2 else queries.reshape(-1, count, d)[chosen // way]
+                away = (of - means[chosen, None]).mT
+                parts.append(torch.linalg.solve_triangular(root, away, upper=False).square().sum(dim=-2))
         return torch.cat(parts).reshape(*batch, way, count).mT
 
-    def _correlations(self, shares: Tensor, spreads: Tensor) -> Tensor:
-        """Mixed, shrunk and normalised covariances: [c, B], [c, K, d] -> [c, d, d]."""
+    def _correlations(self, triangles: Tensor, spreads: Tensor) -> Tensor:
+        """Covariances plus the classes' own, shrunk and normalised: [c, d (d + 1) / 2], [c, K, d] -> [c, d, d]."""
         d = spreads.shape[-1]
         rows, columns = torch.triu_indices(d, d)
-        covariances = spreads.new_zeros(len(shares), d, d)
-        covariances[:, rows, columns] = shares @ self.triangles
+        covariances = spreads.new_zeros(len(triangles), d, d)
+        covariances[:, rows, columns] = triangles
         covariances = covariances + covariances.triu(1).mT + spreads.mT @ spreads
-        for _ in range(2):  # "we apply covariance shrinkage 2 times", says the first paper's code
+        for _ in range(2):  # twice, as in the first paper's code
             covariances = self._shrunk(covariances)
         deviation = covariances.diagonal(dim1=-2, dim2=-1).sqrt()
         return covariances / (deviation[:, :, None] * deviation[:, None, :])

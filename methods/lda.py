@@ -14,7 +14,7 @@ class LDA(Method):
 
     paper = (
         "Hayes and Kanan, Lifelong Machine Learning with Deep Streaming Linear Discriminant Analysis, CVPRW 2020; "
-        "shrinkage: Ledoit and Wolf, A Well-Conditioned Estimator, JMVA 2004"
+        "shrinkage: Ledoit and Wolf, A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices, JMVA 2004"
     )
     baseline = "protonet"
     deviations = (
