@@ -13,11 +13,26 @@ HARNESS: tuple[ModuleType, ...] = (banks, draws, method, metrics, runner)
 
 
 def code_sha256(of: "method.Method") -> str:
-    """Of the modules of the method's class and its bases, and of the part of the harness that numbers pass through."""
+    """Of the modules of the method's class and its bases, of what they import from their own package or this one, and
+    of the part of the harness that numbers pass through."""
     kinds = [kind for part in (of, *getattr(of, "further", ())) for kind in type(part).__mro__]
-    own = {sys.modules[kind.__module__] for kind in kinds if kind.__module__ != "builtins"}
-    modules = {module.__name__: module for module in (*HARNESS, *own)}
+    modules = {module.__name__: module for module in HARNESS}
+    for kind in kinds:
+        if kind.__module__ not in ("builtins", "abc"):
+            _collect(sys.modules[kind.__module__], modules)
     return sha256_json({name: _essence(inspect.getsource(module)) for name, module in sorted(modules.items())})
+
+
+def _collect(module: ModuleType, modules: dict[str, ModuleType]) -> None:
+    """Add a module, and those its names come from, but for other people's libraries."""
+    if module.__name__ in modules:
+        return
+    modules[module.__name__] = module
+    packages = {module.__name__.partition(".")[0], "fscil_bench"}
+    for value in list(vars(module).values()):
+        source = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(source, str) and source.partition(".")[0] in packages and source in sys.modules:
+            _collect(sys.modules[source], modules)
 
 
 def _essence(source: str) -> str:

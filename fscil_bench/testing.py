@@ -6,14 +6,18 @@ def test_contract():
     check_method("my-method")
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from fscil_bench.errors import UsageError
 from fscil_bench.method import Base, Method, Support
-from fscil_bench.registry import configure
+from fscil_bench.registry import Configured, configure
 
+Make = Callable[[], Configured]
 WAY, SHOT, DIM, BASE_CLASSES, SESSIONS, QUERIES = 3, 4, 12, 7, 2, 20
 
 
@@ -22,7 +26,7 @@ class Toy:
     """Small random features: base classes, and several draws of two sessions."""
 
     base: Base
-    sessions: tuple[Support, ...]  # features [draws, way, shot, d]
+    sessions: tuple[Support, ...]  # features [draws, way, shot, d], and all images of each class
     queries: Tensor
 
 
@@ -39,83 +43,149 @@ def toy(seed: int = 0, draws: int = 3) -> Toy:
         BASE_CLASSES,
         {"weight": features(BASE_CLASSES), "scale": torch.tensor(16.0)},
     )
-    sessions = tuple(Support(features(draws, WAY, SHOT)) for _ in range(SESSIONS))
-    return Toy(base, sessions, features(QUERIES))
+    shots = [features(draws, WAY, SHOT) for _ in range(SESSIONS)]
+    queries = features(QUERIES)
+    sessions = tuple(Support(s, tuple(features(3 + k) for k in range(WAY))) for s in shots)
+    return Toy(base, sessions, queries)
 
 
-def check_method(name: str, dataset: str = "cifar100") -> None:
-    """Raise AssertionError where the method called `name` breaks the contract."""
+def check_method(name: str, dataset: str = "cifar100", given: Mapping[str, str] | None = None) -> None:
+    """Raise AssertionError where the method called `name` breaks the contract; `given` are settings other than default.
+
+    Of a method that takes long, give smaller settings.
+    """
     data = toy()
-    batched = configure(name, dataset).method.batched
-    assert not (batched and configure(name, dataset).method.sampled), "a method that samples takes one draw at a time"
+    make = partial(configure, name, dataset, given or {})
+    method = make().method
+    batched = method.batched
+    assert not (batched and method.sampled), "a method that samples takes one draw at a time"
     draws = range(len(data.sessions[0].features))
-    one_by_one = torch.stack([_scores(name, dataset, data, draw) for draw in draws])
+    one_by_one = torch.stack([_scores(make, data, draw) for draw in draws])
     n_classes = BASE_CLASSES + WAY * SESSIONS
     assert one_by_one.shape == (len(draws), QUERIES, n_classes), f"scores have shape {[*one_by_one.shape]}"
     assert not one_by_one.isnan().any(), "scores are NaN"
-    assert torch.equal(one_by_one[0], _scores(name, dataset, data, 0)), "the same run twice gives other scores"
+    assert torch.equal(one_by_one[0], _scores(make, data, 0)), "the same run twice gives other scores"
     if batched:
-        together = _scores(name, dataset, data, None)
+        together = _scores(make, data, None)
         assert torch.allclose(one_by_one, together.expand_as(one_by_one)), "draws in a batch influence each other"
-    _check_queries(name, dataset, data)
-    _check_forks(name, dataset, data)
-    _check_episodes(name, dataset, data)
-    if configure(name, dataset).method.classwise:
-        _check_classwise(name, dataset, data)
+    _check_order(make, data)
+    _check_queries(make, data)
+    _check_forks(make, data)
+    _check_episodes(make, data)
+    if method.classwise:
+        _check_classwise(make, data)
 
 
-def _fitted(name: str, dataset: str, base: Base) -> Method:
-    method = configure(name, dataset).method
+def _fitted(make: Make, base: Base) -> Method:
+    method = make().method
     method.generator = torch.Generator().manual_seed(0)
     method.fit_base(base)
     return method
 
 
-def _scores(name: str, dataset: str, data: Toy, draw: int | None, sessions: int = SESSIONS) -> Tensor:
+def _scores(make: Make, data: Toy, draw: int | None, sessions: int = SESSIONS) -> Tensor:
     """Scores after some sessions of one draw, or of all at once."""
-    method = _fitted(name, dataset, data.base)
+    method = _fitted(make, data.base)
     for support in data.sessions[:sessions]:
-        method.add_session(Support(support.features if draw is None else support.features[draw]))
+        method.add_session(_given(method, support, draw))
     return method.scores(data.queries)
 
 
-def _check_queries(name: str, dataset: str, data: Toy) -> None:
-    whole = _scores(name, dataset, data, 0)
+def _given(method: Method, support: Support, draw: int | None) -> Support:
+    """What the runner would hand this method: all images of a class for that privilege alone."""
+    shots = support.features if draw is None else support.features[draw]
+    return Support(shots, support.all_features if "all_data" in method.privileges else ())
+
+
+def _check_order(make: Make, data: Toy) -> None:
+    """Closed forms do not depend on the order of images, nor of classes; random numbers may fall otherwise."""
+    if make().method.sampled:
+        return
+    expected = _scores(make, data, 0)
+    for what, changed, columns in _reordered(data):
+        assert torch.allclose(expected[:, columns], _scores(make, changed, 0)), f"scores depend on the order of {what}"
+
+
+def _reordered(data: Toy) -> list[tuple[str, Toy, Tensor]]:
+    """The same data in other orders, each with what the order is of and where the classes' scores now are."""
+    mixed = torch.randperm(len(data.base.labels), generator=torch.Generator().manual_seed(1))
+    images = replace(data.base, features=data.base.features[mixed], labels=data.base.labels[mixed])
+    back = torch.arange(BASE_CLASSES).flip(0)
+    classes = replace(data.base, labels=back[data.base.labels], head=_each(data.base.head, lambda rows: rows.flip(0)))
+    shots = tuple(Support(s.features.flip(-2), tuple(x.flip(0) for x in s.all_features)) for s in data.sessions)
+    new = tuple(Support(s.features.flip(-3), s.all_features[::-1]) for s in data.sessions)
+    columns = torch.arange(BASE_CLASSES + WAY * SESSIONS)
+    in_session = columns[BASE_CLASSES:].view(SESSIONS, WAY).flip(1).flatten()
+    return [
+        ("base images", replace(data, base=images), columns),
+        ("base classes", replace(data, base=classes), torch.cat([back, columns[BASE_CLASSES:]])),
+        ("support images", replace(data, sessions=shots), columns),
+        ("a session's classes", replace(data, sessions=new), torch.cat([columns[:BASE_CLASSES], in_session])),
+    ]
+
+
+def _each(head: Mapping[str, Tensor], change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """The head with its rows changed, where it has one a base class."""
+    return {key: change(x) if x.ndim and len(x) == BASE_CLASSES else x for key, x in head.items()}
+
+
+def _check_queries(make: Make, data: Toy) -> None:
+    whole = _scores(make, data, 0)
     order = torch.arange(QUERIES).flip(0)
     for part in (order, torch.tensor([5]), order[3:11]):
         some = Toy(data.base, data.sessions, data.queries[part])
-        assert torch.allclose(whole[part], _scores(name, dataset, some, 0)), "scores depend on how queries are batched"
+        assert torch.allclose(whole[part], _scores(make, some, 0)), "scores depend on how queries are batched"
 
 
-def _check_forks(name: str, dataset: str, data: Toy) -> None:
+def _check_forks(make: Make, data: Toy) -> None:
     """Two forks of one fitted method, walked in turn, see nothing of each other."""
-    method = _fitted(name, dataset, data.base)
+    method = _fitted(make, data.base)
     forks = [method.fork() for _ in range(2)]
     for fork in forks:
         fork.generator = torch.Generator().manual_seed(0)
     for support in data.sessions:
         for draw, fork in enumerate(forks):
-            fork.add_session(Support(support.features[draw]))
+            fork.add_session(_given(fork, support, draw))
     for draw, fork in enumerate(forks):
-        alone = _fitted(name, dataset, data.base).fork()
+        alone = _fitted(make, data.base).fork()
         alone.generator = torch.Generator().manual_seed(0)
         for support in data.sessions:
-            alone.add_session(Support(support.features[draw]))
+            alone.add_session(_given(alone, support, draw))
         assert torch.equal(alone.scores(data.queries), fork.scores(data.queries)), (
             "forks share state: add_session must set attributes anew, not change them in place"
         )
 
 
-def _check_episodes(name: str, dataset: str, data: Toy) -> None:
+def _check_episodes(make: Make, data: Toy) -> None:
     """With the base classes as donors only, answers are the episode's classes alone."""
-    donors = Base(data.base.features, data.base.labels, data.base.n_classes, data.base.head, donors_only=True)
-    method = _fitted(name, dataset, donors)
-    method.add_session(Support(data.sessions[0].features[0]))
-    shape = method.scores(data.queries).shape
+    donors = replace(data.base, donors_only=True)
+    if not make().method.episodes:
+        _check_no_episodes(make, donors)
+        return
+    shots = data.sessions[0].features
+    queries = torch.stack([data.queries + 0.1 * i for i in range(len(shots))])  # every episode has its own
+    alone = []
+    for episode in range(len(shots)):
+        method = _fitted(make, donors)
+        method.add_session(Support(shots[episode]))
+        alone.append(method.scores(queries[episode]))
+    shape = alone[0].shape
     assert shape == (QUERIES, WAY), f"in an episode of {WAY} classes scores have shape {[*shape]}"
+    if method.batched:
+        method = _fitted(make, donors)
+        method.add_session(Support(shots))
+        assert torch.allclose(torch.stack(alone), method.scores(queries)), "episodes in a batch influence each other"
 
 
-def _check_classwise(name: str, dataset: str, data: Toy) -> None:
-    early = _scores(name, dataset, data, 0, sessions=1)
-    late = _scores(name, dataset, data, 0)
+def _check_no_episodes(make: Make, donors: Base) -> None:
+    try:
+        _fitted(make, donors)
+    except UsageError:
+        return
+    raise AssertionError("declares itself of no use in episodes, but fit_base takes donors without a UsageError")
+
+
+def _check_classwise(make: Make, data: Toy) -> None:
+    early = _scores(make, data, 0, sessions=1)
+    late = _scores(make, data, 0)
     assert torch.allclose(early, late[:, : early.shape[1]]), "declared classwise, but a new class changes old scores"

@@ -21,6 +21,7 @@ from fscil_bench.files import sha256_file, write_json
 from fscil_bench.protocols import load_protocol
 
 TRAIN, TEST, DIM = 8, 3, 16
+QUICK = ("protonet", "simteen", "teen")  # measured where tests are of the leaderboard, not of methods
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def toy_backbone(tmp_path):
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory):
-    """A leaderboard of all methods on a toy backbone, measured once; tests copy it. home/ and leaderboards/ inside."""
+    """A leaderboard of a few quick methods on a toy backbone, measured once; tests copy it. home/ and leaderboards/."""
     from click.testing import CliRunner
 
     from fscil_bench.cli import main
@@ -159,7 +160,8 @@ def measured(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FSCIL_BENCH_HOME", str(place / "home"))
         patch.chdir(place)
-        args = ["leaderboard", "update", "--backbone", "toy", "--workers", "1"]
+        methods = [word for name in QUICK for word in ("--method", name)]
+        args = ["leaderboard", "update", *methods, "--backbone", "toy", "--workers", "1"]
         CliRunner().invoke(main, args, catch_exceptions=False)
     return place
 
@@ -179,6 +181,11 @@ def tiny_cifar(tmp_path_factory):
                 pixels = (pattern + rng.integers(0, 55, size=(32, 32, 3))).astype(np.uint8)
                 Image.fromarray(pixels).save(folder / f"{name}_s_{k:06d}.png")
     return root
+
+
+@pytest.fixture(scope="session")
+def quick():
+    return QUICK
 
 
 @pytest.fixture

@@ -42,3 +42,10 @@ def test_numbers_in_the_readme_are_those_on_record(cli):
     assert len(lines) > 5
     readme = (ROOT / "README.md").read_text().splitlines()
     assert [line for line in lines if line not in readme] == []
+
+
+def test_the_page_of_methods_is_current(cli):
+    """docs/methods.md is what `fscil-bench ls methods --markdown` prints."""
+    done = cli("ls", "methods", "--markdown")
+    assert done.code == 0, done.err
+    assert (ROOT / "docs" / "methods.md").read_text() == done.out

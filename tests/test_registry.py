@@ -1,5 +1,6 @@
 """Methods are found by entry point, whoever provides them."""
 
+import linecache
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -86,3 +87,28 @@ def test_every_method_says_what_it_is(name):
     found = registry.describe(name)
     assert found.summary.endswith(".")
     assert found.facts["paper"]
+
+
+def test_the_checksum_of_a_methods_code_follows_its_imports(tmp_path, monkeypatch):
+    """A helper of the method's own package, or of ours, is code behind its numbers; other libraries are not."""
+    from fscil_bench.code import code_sha256
+
+    package = tmp_path / "theirs"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text("def half(x):\n    return x / 2\n")
+    (package / "mine.py").write_text(
+        "from dataclasses import dataclass\nfrom fscil_bench.method import PrototypeMethod\nfrom .helper import half\n"
+        "@dataclass(kw_only=True)\nclass Mine(PrototypeMethod):\n    def calibrate(self, new, base):\n"
+        "        return half(new)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from theirs.mine import Mine
+
+    before = code_sha256(Mine())
+    (package / "helper.py").write_text("def half(x):\n    # in words\n    return x / 2\n")
+    linecache.clearcache()
+    assert code_sha256(Mine()) == before
+    (package / "helper.py").write_text("def half(x):\n    return x / 3\n")
+    linecache.clearcache()
+    assert code_sha256(Mine()) != before

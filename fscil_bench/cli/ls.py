@@ -19,8 +19,15 @@ def ls() -> None:
 
 @ls.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def methods(as_json: bool) -> None:
+@click.option("--markdown", "as_page", is_flag=True, help="A page with all that each method declares: docs/methods.md.")
+def methods(as_json: bool, as_page: bool) -> None:
     """Every method found, built-in or from another package."""
+    if as_page:
+        from fscil_bench.catalogue import methods_page
+        from fscil_bench.registry import loadable
+
+        click.echo(methods_page(loadable()), nl=False)
+        return
     found = [describe(name) for name in method_names()]
     if as_json:
         click.echo(json.dumps([{"name": d.name, "summary": d.summary, "package": d.package, **d.facts} for d in found]))

@@ -13,9 +13,15 @@ from fscil_bench.backbones.store import home
 from fscil_bench.leaderboard.measuring import measure_rows, tasks_for
 from fscil_bench.leaderboard.rows import load_rows
 from fscil_bench.leaderboard.tables import ranked, render_tables
-from fscil_bench.registry import method_names
 
 METHODS = Path(__file__).parents[2] / "methods"
+
+
+@pytest.fixture(autouse=True)
+def few_methods(quick, monkeypatch):
+    """A few quick methods stand for all that could be measured."""
+    for module in ("fscil_bench.cli.leaderboard", "fscil_bench.leaderboard.measuring"):
+        monkeypatch.setattr(f"{module}.loadable", lambda: list(quick))
 
 
 @pytest.fixture
@@ -26,7 +32,7 @@ def installed(measured):
 
 @pytest.fixture
 def board(measured, installed):
-    """A leaderboard of all methods on the toy backbone: its root."""
+    """A leaderboard on the toy backbone: its root."""
     shutil.copytree(measured / "leaderboards", "leaderboards")
     return Path("leaderboards")
 
@@ -38,10 +44,10 @@ def change(path, edit):
     path.write_text(json.dumps(data))
 
 
-def test_every_method_and_variant_gets_a_row(board):
+def test_every_method_and_variant_gets_a_row(board, quick):
     loaded = load_rows([(board / "records", False)])
     assert loaded.problems == []
-    assert {row.method for row in loaded.rows} == set(method_names())
+    assert {row.method for row in loaded.rows} == set(quick)
     assert "teen variant=paper" in {row.label for row in loaded.rows}
     assert all(row.complete for row in loaded.rows)
 
@@ -61,7 +67,7 @@ def test_tables_say_what_is_needed_to_judge(board):
     assert "fit_base_seconds" in (board / "costs.csv").read_text()
 
 
-def test_tables_rebuild_byte_for_byte(board, cli, installed):
+def test_tables_rebuild_byte_for_byte(board, cli, installed, quick):
     before = {path.name: path.read_bytes() for path in board.glob("*.*")}
     assert len(before) == 4
     threads = torch.get_num_threads()
@@ -69,7 +75,7 @@ def test_tables_rebuild_byte_for_byte(board, cli, installed):
         for count in (1, 2):
             torch.set_num_threads(count)
             other = Path(f"threads-{count}")
-            measure_rows(tasks_for(method_names(), None, _backbones()), other / "records", workers=1)
+            measure_rows(tasks_for(quick, None, _backbones()), other / "records", workers=1)
             rebuilt = render_tables(load_rows([(other / "records", False)]).rows)
             assert {k: v.encode() for k, v in rebuilt.items() if k != "costs.csv"} == {
                 k: v for k, v in before.items() if k != "costs.csv"
@@ -325,9 +331,9 @@ def test_update_measures_rows_with_other_settings_too(board, cli):
     assert cli("check").code == 0
 
 
-def test_compare_shows_all_cheap_methods_and_sorts(installed, cli):
+def test_compare_shows_all_cheap_methods_and_sorts(installed, cli, quick):
     data = json.loads(cli("compare", "--backbone", "toy", "--sort", "new_acc", "--json").out)
-    assert {row["method"] for row in data["rows"]} == set(method_names())
+    assert {row["method"] for row in data["rows"]} == set(quick)
     means = [row["summary"]["new_acc"]["mean"] for row in data["rows"]]
     assert means == sorted(means, reverse=True)
 

@@ -3,18 +3,31 @@
 from dataclasses import dataclass
 
 import pytest
+import torch
 from torch import Tensor
 
 from fscil_bench import registry
 from fscil_bench.method import PrototypeMethod
-from fscil_bench.registry import Configured, method_names
+from fscil_bench.registry import Configured, load_method, method_names
+from fscil_bench.settings import as_text
 from fscil_bench.testing import check_method
+
+COMPOSED = ["simteen+teen", "protonet+bias", "teen+bias", "tukey-protonet+teen", "fecam+teen", "oracle-prototypes+teen"]
+SMALL = {"ranpac": {"width": "40", "samples": "30"}, "lr": {"samples": "20"}, "tukey-lr": {"samples": "20"}}
+SMALL |= {"dc-lr": {"samples": "20", "episode_samples": "40"}}
 
 
 @pytest.mark.parametrize("dataset", ["cifar100", "cub200", "miniimagenet"])
-@pytest.mark.parametrize("name", [*method_names(), "simteen+teen"])
+@pytest.mark.parametrize("name", [*method_names(), *COMPOSED])
 def test_method_keeps_the_contract(name, dataset):
-    check_method(name, dataset)
+    check_method(name, dataset, SMALL.get(name))
+
+
+@pytest.mark.parametrize("name", method_names())
+def test_variants_keep_the_contract(name):
+    for variant in load_method(name).variants:
+        given = {key: as_text(value) for key, value in variant.items()}
+        check_method(name, "cifar100", {**SMALL.get(name, {}), **given})
 
 
 @dataclass(kw_only=True)
@@ -46,9 +59,43 @@ class Restless(PrototypeMethod):
         self.base = self.base + 1
 
 
+@dataclass(kw_only=True)
+class FirstShot(PrototypeMethod):
+    """Takes the first image of a class for all of it."""
+
+    def prototypes(self, support):
+        return support.features[..., 0, :]
+
+
+@dataclass(kw_only=True)
+class ByNumber(PrototypeMethod):
+    """Prefers classes that come early."""
+
+    def adjust(self, scores, n_base):
+        return scores - 0.01 * torch.arange(scores.shape[-1])
+
+
+@dataclass(kw_only=True)
+class Greedy(PrototypeMethod):
+    """Wants all training images without the privilege."""
+
+    def prototypes(self, support):
+        return torch.stack([images.mean(dim=0) for images in support.all_features])
+
+
+@dataclass(kw_only=True)
+class Shy(PrototypeMethod):
+    """Says that it is of no use in episodes, and takes them all the same."""
+
+    episodes = False
+
+
 @pytest.mark.parametrize(
     ("broken", "reason"),
     [
+        (FirstShot, "order of support images"),
+        (ByNumber, "order of base classes"),
+        (Shy, "of no use in episodes"),
         (InPlace, "forks share state"),
         (Transductive, "queries are batched"),
         (Restless, "a new class changes old scores"),
@@ -58,6 +105,12 @@ def test_the_contract_catches(broken, reason, monkeypatch):
     monkeypatch.setattr("fscil_bench.testing.configure", lambda *_: Configured("broken", broken(), {}, {}))
     with pytest.raises(AssertionError, match=reason):
         check_method("broken")
+
+
+def test_only_the_privilege_brings_all_training_images(monkeypatch):
+    monkeypatch.setattr("fscil_bench.testing.configure", lambda *_: Configured("greedy", Greedy(), {}, {}))
+    with pytest.raises(RuntimeError, match="non-empty"):
+        check_method("greedy")
 
 
 def test_built_in_methods_are_found_by_entry_point():

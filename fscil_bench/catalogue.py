@@ -1,0 +1,101 @@
+"""The page of all methods, made from what their classes declare."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from fscil_bench.markdown import table
+from fscil_bench.method import Default, Method, PrototypeMethod
+from fscil_bench.registry import describe, load_method
+from fscil_bench.settings import as_text
+
+HEAD = """# Methods
+
+Made by `fscil-bench ls methods --markdown` from what the methods declare; do not edit.
+
+`X+Y` is the prototype method X whose new prototypes are calibrated, or its scores adjusted, once more by Y:
+`fecam+teen`, `protonet+bias`. Settings of Y are then called `Y.name`. The origin of a default is the paper, its code,
+`val` (chosen on base classes alone), or `own`: set here, for want of a published value.
+"""
+
+
+def methods_page(names: Iterable[str]) -> str:
+    """Markdown: a table of the methods, and a section for each."""
+    kinds = {name: load_method(name) for name in names}
+    rows = [
+        [f"[{name}](#{name})", describe(name).summary, _privileges(kind), _cost(kind)] for name, kind in kinds.items()
+    ]
+    overview = table(["method", "what it does", "privileges", "cost"], rows, left=4)
+    return "\n".join([HEAD, overview, *(_section(name, kind) for name, kind in kinds.items())])
+
+
+def _section(name: str, kind: type[Method]) -> str:
+    facts = [
+        f"- Paper: {kind.paper}.",
+        f"- Privileges: {_privileges(kind)}.",
+        f"- Cost: {_cost(kind)}.",
+        f"- Composition: {_composition(kind)}.",
+    ]
+    if kind.recipe:
+        facts.append(f"- Needs a backbone trained with the recipe `{kind.recipe}`.")
+    if kind.baseline:
+        facts.append(f"- Compared with `{kind.baseline}`.")
+    if not kind.episodes:
+        facts.append("- In sessions only: few-shot episodes have nothing for it.")
+    if kind.variants:
+        facts.append(f"- Rows of its own on the leaderboard: {', '.join(map(_assignments, kind.variants))}.")
+    facts += [f"- Deviation: {text}." for text in kind.deviations]
+    parts = [f"## {name}", "", describe(name).summary, "", *facts, ""]
+    settings = [field for field in dataclasses.fields(kind) if field.init]
+    if settings:
+        columns = ["setting", "default", "origin", "range", "meaning"]
+        parts.append(table(columns, [line for field in settings for line in _lines(kind, field)], left=5))
+    return "\n".join(parts)
+
+
+def _lines(kind: type[Method], field: "dataclasses.Field[Any]") -> list[list[str]]:
+    """A setting's default, and below it the defaults that hold elsewhere."""
+    low, high = field.metadata.get("low"), field.metadata.get("high")
+    between = f"{low} to {high}" if high is not None else f"from {low}" if low is not None else ""
+    first = [f"`{field.name}`", as_text(field.default), field.metadata.get("origin", "code"), between]
+    elsewhere = [rule for rule in kind.defaults if field.name in rule.values]
+    return [
+        [*first, field.metadata.get("meaning", "")],
+        *(
+            [f"`{field.name}`, {_condition(rule)}", as_text(rule.values[field.name]), rule.origin, "", ""]
+            for rule in elsewhere
+        ),
+    ]
+
+
+def _condition(rule: Default) -> str:
+    return " and ".join(
+        as_text(value) if key == "dataset" else f"{key}={as_text(value)}" for key, value in rule.when.items()
+    )
+
+
+def _assignments(settings: Any) -> str:
+    return "`" + " ".join(f"{key}={as_text(value)}" for key, value in settings.items()) + "`"
+
+
+def _privileges(kind: type[Method]) -> str:
+    if kind.exemplars:
+        return ", ".join(kind.privileges) + f" ({kind.exemplars})"
+    return ", ".join(kind.privileges) or "none"
+
+
+def _cost(kind: type[Method]) -> str:
+    form = "draws random numbers" if kind.sampled else "closed form"
+    pace = "10 random draws, for it is slow" if kind.costly else "100 random draws"
+    return f"{form}; {pace}"
+
+
+def _composition(kind: type[Method]) -> str:
+    host = issubclass(kind, PrototypeMethod) and kind.add_session is PrototypeMethod.add_session
+    added = kind.can_be_added()
+    return {
+        (True, True): "others can be added to it, and it to others",
+        (True, False): "others can be added to it",
+        (False, True): "it can be added to others",
+        (False, False): "stands alone",
+    }[host, added]

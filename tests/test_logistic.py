@@ -1,0 +1,124 @@
+"""Batched logistic regression against scikit-learn, one problem at a time."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+from fscil_bench.errors import FscilError
+from fscil_bench.logistic import Linear, fit
+
+
+def problems(count, n_classes, n, d, seed=0, apart=1.0):
+    """Random features [count, n, d] of classes that overlap, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % n_classes
+    centres = apart * rng.random((count, n_classes, d))
+    features = centres[:, labels] + rng.random((count, n, d)) + 3  # far from the origin, as real features are
+    return torch.from_numpy(features), torch.from_numpy(labels)
+
+
+def by_scikit_learn(features, labels, c=1.0):
+    model = LogisticRegression(C=c, tol=1e-8, max_iter=20_000).fit(features.numpy(), labels.numpy())
+    return model.coef_, model.intercept_ - model.intercept_.mean()  # a number added to all intercepts changes nothing
+
+
+@pytest.mark.parametrize(
+    ("count", "n_classes", "n", "d", "c"),
+    [(3, 5, 100, 8, 1.0), (2, 5, 25, 40, 1.0), (2, 3, 60, 6, 0.01), (2, 4, 30, 30, 10.0), (1, 30, 300, 12, 1.0)],
+)
+def test_coefficients_are_those_of_scikit_learn(count, n_classes, n, d, c):
+    features, labels = problems(count, n_classes, n, d)
+    found = fit(features, labels, n_classes, c=c, tol=1e-8)
+    for i in range(count):
+        weights, intercept = by_scikit_learn(features[i], labels, c)
+        np.testing.assert_allclose(found.weights[i].numpy(), weights, atol=1e-3)
+        ours = (found.intercept[i] - found.intercept[i].mean()).numpy()
+        np.testing.assert_allclose(ours, intercept, atol=1e-2)  # of size 3 d: the features are far from the origin
+
+
+def test_two_classes_have_a_weight_vector_each():
+    """Their gap 2 w is scikit-learn's one vector at half the penalty: ||w||^2 + ||-w||^2 = ||2 w||^2 / 2."""
+    features, labels = problems(1, 2, 50, 4)
+    found = fit(features[0], labels, 2, tol=1e-9)
+    gap, _ = by_scikit_learn(features[0], labels, c=2.0)
+    np.testing.assert_allclose((found.weights[1] - found.weights[0]).numpy(), gap[0], atol=1e-3)
+    torch.testing.assert_close(found.weights[0], -found.weights[1])
+
+
+def test_a_problem_does_not_notice_its_company():
+    features, labels = problems(6, 4, 40, 5)
+    features[3] *= 30  # takes far longer than the others
+    together = fit(features, labels, 4)
+    for i in range(6):
+        alone = fit(features[i], labels, 4)
+        torch.testing.assert_close(together.weights[i], alone.weights, rtol=1e-6, atol=1e-8)
+
+
+def test_leading_dimensions_and_labels_of_each_problem():
+    features, labels = problems(6, 3, 30, 4)
+    each = torch.stack([labels.roll(i) for i in range(6)])
+    grid = fit(features.reshape(2, 3, 30, 4), each.reshape(2, 3, 30), 3)
+    assert grid.weights.shape == (2, 3, 3, 4)
+    assert grid.intercept.shape == (2, 3, 3)
+    for i in range(6):
+        torch.testing.assert_close(grid.weights[i // 3, i % 3], fit(features[i], each[i], 3).weights)
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(6, 30), d=st.integers(1, 40))
+@settings(deadline=None, max_examples=25)
+def test_the_gradient_vanishes_at_the_solution(seed, n, d):
+    features, labels = problems(1, 3, n, d, seed)
+    found = fit(features[0], labels, 3, c=0.5, tol=1e-9)
+    weights, intercept = (part.clone().requires_grad_() for part in found)
+    loss = torch.nn.functional.cross_entropy(Linear(weights, intercept).scores(features[0]), labels, reduction="sum")
+    (loss + weights.square().sum()).backward()  # 1 / (2 C) = 1
+    assert float(weights.grad.abs().max()) < 1e-6 * n
+    assert float(intercept.grad.abs().max()) < 1e-6 * n
+
+
+def test_a_start_changes_the_way_and_not_the_end():
+    features, labels = problems(1, 4, 60, 90)
+    three = labels < 3
+    first = fit(features[0][three], labels[three], 3)
+    start = first.widened(4)
+    assert torch.equal(start.weights[3], torch.zeros(90, dtype=torch.float64))
+    warm, cold = (fit(features[0], labels, 4, tol=1e-9, start=s) for s in (start, None))
+    torch.testing.assert_close(warm.weights, cold.weights, rtol=1e-4, atol=1e-6)
+
+
+def test_single_precision_agrees_to_its_digits():
+    features, labels = problems(2, 4, 80, 6)
+    small = fit(features, labels, 4, dtype=torch.float32)
+    assert small.weights.dtype == torch.float32
+    torch.testing.assert_close(small.weights.double(), fit(features, labels, 4).weights, rtol=1e-2, atol=1e-2)
+
+
+def test_separable_classes_converge_too():
+    features, labels = problems(1, 3, 12, 5, apart=50.0)
+    found = fit(features[0], labels, 3)
+    assert torch.equal(found.scores(features[0]).argmax(dim=-1), labels)
+
+
+def test_what_has_not_converged_is_an_error():
+    features, labels = problems(3, 5, 100, 8)
+    with pytest.raises(FscilError, match="3 of 3 problems have not converged after 2 iterations"):
+        fit(features, labels, 5, max_iter=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x, y[:-1], 3), "number of samples"),
+        (lambda x, y: (x, y, 2), "labels must lie in 0 .. 1"),
+        (lambda x, y: (x, y - 1, 3), "labels must lie in 0 .. 2"),
+        (lambda x, y: (x * torch.nan, y, 3), "finite"),
+        (lambda x, y: (x, y * 0, 1), "two classes or more"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    features, labels = problems(1, 3, 12, 4)
+    with pytest.raises(ValueError, match=message):
+        fit(*change(features[0], labels))
