@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,26 +47,28 @@ def sweep_points(
     folder: Path,
     advance: Callable[[int], None] = lambda n: None,
 ) -> Iterator[Point]:
-    """Every point in turn, from `folder` if it was measured there with the same code, bank, protocol and draws.
+    """One method's points in turn, from `folder` if measured there with the same code, bank, protocol and draws.
 
     `advance` is told of each point, once it is on disk.
     """
-    shared: SharedScores | None = None
-    code: dict[Any, str] = {}  # by the classes that make a method up: settings do not change it
+    shared = cache(lambda: SharedScores(arena.split, draws))  # made if a point needs it
+    code = code_sha256(wanted[0].method)  # settings do not change it
+
+    def measured(configured: Configured) -> dict[str, Values]:
+        try:
+            if only_calibrates(configured.method):
+                return shared().headline(configured.method)
+            return arena.run(configured, draws).metrics.headline
+        except FscilError as error:
+            settings = " ".join(f"{key}={value}" for key, value in configured.changed.items())
+            raise type(error)(f"{configured.name} {settings}: {error}") from error
+
     for configured in wanted:
-        method = configured.method
-        kinds = tuple(type(part) for part in (method, *getattr(method, "further", ())))
-        if kinds not in code:
-            code[kinds] = code_sha256(method)
-        inputs = _inputs(arena, configured, draws, code[kinds])
+        inputs = _inputs(arena, configured, draws, code)
         path = folder / f"{sha256_json(inputs['settings'])[:16]}.json"
         headline = _stored(path, inputs)
         if headline is None:
-            if only_calibrates(method):
-                shared = shared or SharedScores(arena.split, draws)
-                headline = shared.headline(method)
-            else:
-                headline = arena.run(configured, draws).metrics.headline
+            headline = measured(configured)
             write_json(path, {**inputs, "headline": plain(headline)})
         yield Point(configured, headline)
         advance(1)
@@ -95,6 +98,8 @@ class SharedScores:
         """What `runner.walk` would note down, [draws, sessions, test images]: new classes challenge the best so far."""
         protocol = self.split.protocol
         prototypes = unit(self.means.calibrated(method))  # [D, new, d]
+        if prototypes.isnan().any():
+            raise FscilError(f"{type(method).__name__}.calibrate gave NaN: check its settings and the bank")
         predictions = np.empty((len(prototypes), protocol.sessions + 1, len(self.targets)), dtype=np.int16)
         predictions[:, 0] = torch.where(self.targets < protocol.base, self.winner, ABSENT).numpy()
         step = max(1, CHUNK_BYTES // (8 * prototypes.shape[1] * len(self.targets)))

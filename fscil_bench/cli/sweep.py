@@ -8,7 +8,7 @@ import click
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
-from fscil_bench.registry import configure, load_method, require_method
+from fscil_bench.registry import Configured, configure, load_method, require_method
 from fscil_bench.settings import as_text, split_assignments
 
 
@@ -60,13 +60,9 @@ def sweep(
     fixed, axes = split_assignments(settings), parse_grid(grid)
     if both := sorted(fixed.keys() & axes.keys()):
         raise UsageError(f"{both[0]} is in --set and in --grid: give it once")
-    points = [configure(method, dataset, {**fixed, **point}) for point in grid_points(axes)]
-    variants = load_method(method).variants if "+" not in method else ()
-    given = {"default": configure(method, dataset, fixed)}
-    for variant in variants:
-        texts = {key: as_text(value) for key, value in variant.items() if key not in fixed}
-        name = " ".join(f"{key}={value}" for key, value in texts.items())
-        given |= {name: configure(method, dataset, {**fixed, **texts})} if texts else {}
+    configured = [configure(method, dataset, {**fixed, **point}) for point in grid_points(axes)]
+    points = list({tuple(c.settings[axis] for axis in axes): c for c in configured}.values())  # 1 and 1.0 are the same
+    given = _given(method, dataset, fixed)
 
     from fscil_bench.analysis.sweep import sweep_points
     from fscil_bench.analysis.sweep_report import Report
@@ -102,3 +98,14 @@ def sweep(
     click.echo(f"All points: {table}" + (f"; picture: {picture}" if drawn else ""))
     if not drawn:
         note("Note: no picture is drawn of more than two settings.")
+
+
+def _given(method: str, dataset: str, fixed: dict[str, str]) -> dict[str, Configured]:
+    """The settings that the method comes with: its defaults, and the variants that it declares."""
+    found = {"default": configure(method, dataset, fixed)}
+    for variant in load_method(method).variants if "+" not in method else ():
+        texts = {key: as_text(value) for key, value in variant.items()}
+        if not texts.keys() & fixed.keys():
+            name = " ".join(f"{key}={value}" for key, value in texts.items())
+            found[name] = configure(method, dataset, {**fixed, **texts})
+    return found
