@@ -12,11 +12,11 @@ from fscil_bench.protocols import draws
 HARNESS: tuple[ModuleType, ...] = (banks, draws, method, metrics, runner)
 
 
-def code_sha256(of: "method.Method") -> str:
-    """Of the modules of the method's class and its bases, and of the part of the harness that numbers pass through."""
+def code_sha256(of: "method.Method", *others: ModuleType) -> str:
+    """Of the modules of the method's class and its bases, and of what numbers pass through: the harness, and others."""
     kinds = [kind for part in (of, *getattr(of, "further", ())) for kind in type(part).__mro__]
     own = {sys.modules[kind.__module__] for kind in kinds if kind.__module__ != "builtins"}
-    modules = {module.__name__: module for module in (*HARNESS, *own)}
+    modules = {module.__name__: module for module in (*HARNESS, *others, *own)}
     return sha256_json({name: _essence(inspect.getsource(module)) for name, module in sorted(modules.items())})
 
 

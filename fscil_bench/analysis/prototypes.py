@@ -97,7 +97,7 @@ def nearness(means: Means, calibrated: Tensor) -> dict[str, Nearness]:
 
     def compared(middle: Tensor | None) -> Nearness:
         goal, before, after = (_seen_from(middle, p) for p in (oracle, means.shots, calibrated))
-        return Nearness((before * goal).sum(dim=-1).numpy(), (after * goal).sum(dim=-1).numpy())
+        return Nearness(*(torch.einsum("...cd,cd->...c", given, goal).numpy() for given in (before, after)))
 
     return {"cosine": compared(None), "centred": compared(centre)}
 

@@ -1,5 +1,6 @@
 """A method at every point of a grid of settings, over the same draws; finished points are kept, not measured again."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fscil_bench.analysis import prototypes
 from fscil_bench.analysis.prototypes import Means, only_calibrates
 from fscil_bench.code import code_sha256
 from fscil_bench.errors import FscilError
@@ -52,7 +54,7 @@ def sweep_points(
     `advance` is told of each point, once it is on disk.
     """
     shared = cache(lambda: SharedScores(arena.split, draws))  # made if a point needs it
-    code = code_sha256(wanted[0].method)  # settings do not change it
+    code = code_sha256(wanted[0].method, sys.modules[__name__], prototypes)  # settings do not change it
 
     def measured(configured: Configured) -> dict[str, Values]:
         try:
@@ -97,15 +99,15 @@ class SharedScores:
     def predictions(self, method: Method) -> Predictions:
         """What `runner.walk` would note down, [draws, sessions, test images]: new classes challenge the best so far."""
         protocol = self.split.protocol
-        prototypes = unit(self.means.calibrated(method))  # [D, new, d]
-        if prototypes.isnan().any():
+        new = unit(self.means.calibrated(method))  # [D, new, d]
+        if new.isnan().any():
             raise FscilError(f"{type(method).__name__}.calibrate gave NaN: check its settings and the bank")
-        predictions = np.empty((len(prototypes), protocol.sessions + 1, len(self.targets)), dtype=np.int16)
+        predictions = np.empty((len(new), protocol.sessions + 1, len(self.targets)), dtype=np.int16)
         predictions[:, 0] = torch.where(self.targets < protocol.base, self.winner, ABSENT).numpy()
-        step = max(1, CHUNK_BYTES // (8 * prototypes.shape[1] * len(self.targets)))
-        for first in range(0, len(prototypes), step):
+        step = max(1, CHUNK_BYTES // (8 * new.shape[1] * len(self.targets)))
+        for first in range(0, len(new), step):
             part = slice(first, first + step)
-            scores = (prototypes[part].flatten(0, 1) @ self.queries).unflatten(0, (-1, prototypes.shape[1]))
+            scores = (new[part].flatten(0, 1) @ self.queries).unflatten(0, (-1, new.shape[1]))
             best = self.best.expand(len(scores), -1).clone()
             winner = self.winner.expand(len(scores), -1).clone()
             for number in protocol.new_classes:

@@ -134,7 +134,7 @@ def test_points_of_other_inputs_are_measured_anew(arena, draws, tmp_path, measur
     if change == "draws":
         draws = draws[:3]
     if change == "code":
-        monkeypatch.setattr(sweep, "code_sha256", lambda method: "other")
+        monkeypatch.setattr(sweep, "code_sha256", lambda *_: "other")
     (path,) = tmp_path.glob("*.json")
     if change == "bank":
         path.write_text(json.dumps(json.loads(path.read_text()) | {"bank_sha256": "other"}))
