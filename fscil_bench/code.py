@@ -12,11 +12,11 @@ from fscil_bench.protocols import draws
 HARNESS: tuple[ModuleType, ...] = (banks, draws, method, metrics, runner)
 
 
-def code_sha256(of: "method.Method", *others: ModuleType) -> str:
-    """Of the modules of the method's class and its bases, and of what numbers pass through: the harness, and others."""
+def code_sha256(of: "method.Method") -> str:
+    """Of the modules of the method's class and its bases, and of the part of the harness that numbers pass through."""
     kinds = [kind for part in (of, *getattr(of, "further", ())) for kind in type(part).__mro__]
     own = {sys.modules[kind.__module__] for kind in kinds if kind.__module__ != "builtins"}
-    modules = {module.__name__: module for module in (*HARNESS, *others, *own)}
+    modules = {module.__name__: module for module in (*HARNESS, *own)}
     return sha256_json({name: _essence(inspect.getsource(module)) for name, module in sorted(modules.items())})
 
 
@@ -27,3 +27,8 @@ def _essence(source: str) -> str:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)
+
+
+def modules_sha256(*modules: ModuleType) -> str:
+    """Of other modules that numbers pass through."""
+    return sha256_json({module.__name__: _essence(inspect.getsource(module)) for module in modules})

@@ -13,7 +13,7 @@ import torch
 
 from fscil_bench.analysis import prototypes
 from fscil_bench.analysis.prototypes import Means, only_calibrates
-from fscil_bench.code import code_sha256
+from fscil_bench.code import code_sha256, modules_sha256
 from fscil_bench.errors import FscilError
 from fscil_bench.evaluate import Arena
 from fscil_bench.files import plain, read_json, sha256_json, write_json
@@ -54,7 +54,10 @@ def sweep_points(
     `advance` is told of each point, once it is on disk.
     """
     shared = cache(lambda: SharedScores(arena.split, draws))  # made if a point needs it
-    code = code_sha256(wanted[0].method, sys.modules[__name__], prototypes)  # settings do not change it
+    code = {  # settings do not change it
+        "code_sha256": code_sha256(wanted[0].method),
+        "sweep_sha256": modules_sha256(sys.modules[__name__], prototypes),
+    }
 
     def measured(configured: Configured) -> dict[str, Values]:
         try:
@@ -121,13 +124,13 @@ class SharedScores:
         return predictions
 
 
-def _inputs(arena: Arena, configured: Configured, draws: Sequence[Draw], code: str) -> dict[str, Any]:
+def _inputs(arena: Arena, configured: Configured, draws: Sequence[Draw], code: dict[str, str]) -> dict[str, Any]:
     """What a point's numbers follow from."""
     return {
         "schema": SCHEMA,
         "method": configured.name,
         "settings": plain(configured.settings),
-        "code_sha256": code,
+        **code,
         "bank_sha256": arena.split.bank.sha256,
         "protocol": {"name": arena.protocol.name, "sha256": arena.protocol.sha256},
         "draws": [draw.name for draw in draws],

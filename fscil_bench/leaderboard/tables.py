@@ -3,6 +3,8 @@
 Costs go into files of their own, because times differ from machine to machine.
 """
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,12 +17,13 @@ from fscil_bench.files import write_bytes
 from fscil_bench.leaderboard.comparison import Comparison
 from fscil_bench.leaderboard.rows import Row, ranked, row_key
 from fscil_bench.leaderboard.statistics import COMPARED
-from fscil_bench.markdown import DIGITS, csv_text, number, spread, table
+from fscil_bench.markdown import number, spread, table
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
 
 FSL = ("5w1s", "5w5s")
+DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
 
 
@@ -30,9 +33,9 @@ def render_tables(rows: Sequence[Row]) -> dict[str, str]:
     for name in sorted({row.protocol for row in rows}):
         of_protocol = ranked([row for row in rows if row.protocol == name])
         files[f"{name}.md"] = _markdown(load_protocol(name), of_protocol)
-        files[f"{name}.csv"] = csv_text([_flat(row) for row in of_protocol])
+        files[f"{name}.csv"] = _csv([_flat(row) for row in of_protocol])
         files[f"{name}.json"] = json.dumps([_nested(row) for row in of_protocol], indent=1, allow_nan=False) + "\n"
-    files["costs.csv"] = csv_text([_cost(row) for row in sorted(rows, key=row_key) if not row.failed])
+    files["costs.csv"] = _csv([_cost(row) for row in sorted(rows, key=row_key) if not row.failed])
     return files
 
 
@@ -219,6 +222,14 @@ def _cost(row: Row) -> dict[str, Any]:
         "threads": row.record["environment"]["threads"],
         "machine": row.record["environment"]["machine"],
     }
+
+
+def _csv(lines: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return text.getvalue()
 
 
 def _blank(value: float | None) -> float | str:
