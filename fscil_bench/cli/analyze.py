@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from fscil_bench.analysis import require_sessions
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import FEW, MANY, load_protocol
@@ -163,7 +164,7 @@ def prototypes(
 def _require_names(dataset: str, *methods: str | None) -> None:
     for name in filter(None, methods):
         require_method(name)
-    load_protocol(dataset)
+    require_sessions(load_protocol(dataset))
 
 
 def _labelled(arena: "Arena", names: Iterable[str], required: Collection[str]) -> "dict[str, Configured]":

@@ -55,8 +55,10 @@ def sweep(
     require_method(method)
     protocol = load_protocol(dataset)
 
+    from fscil_bench.analysis import require_sessions
     from fscil_bench.analysis.grid import grid_points, parse_grid
 
+    require_sessions(protocol)
     fixed, axes = split_assignments(settings), parse_grid(grid)
     if both := sorted(fixed.keys() & axes.keys()):
         raise UsageError(f"{both[0]} is in --set and in --grid: give it once")

@@ -2,8 +2,11 @@
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
+
+from fscil_bench.protocols import load_protocol
 
 PNG = b"\x89PNG\r\n"
 
@@ -109,3 +112,14 @@ def test_a_method_of_another_recipe_is_named_if_asked_for_and_left_out_if_not(an
     rest = analyze(what)
     assert rest.code == 0, rest.err
     assert "Left out: method teen" in rest.err
+
+
+@pytest.mark.parametrize("call", [("analyze", "offset"), ("analyze", "prototypes"), ("sweep", "--method", "teen")])
+def test_a_protocol_without_sessions_is_refused(cli, monkeypatch, call):
+    whole = load_protocol("cifar100")
+    none = replace(whole, classes=whole.classes[:60], sessions=0)
+    module = {"analyze": "fscil_bench.cli.analyze", "sweep": "fscil_bench.cli.sweep"}[call[0]]
+    monkeypatch.setattr(f"{module}.load_protocol", lambda name: none)
+    done = cli(*call, "--dataset", "cifar100", *(("--grid", "tau=1") if call[0] == "sweep" else ()))
+    assert done.code == 2
+    assert "has no sessions" in done.error_line
