@@ -1,5 +1,6 @@
 """`fscil-bench backbone`: train backbones, extract feature banks."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -184,6 +185,47 @@ def convert(source: Path, network: str, out: Path) -> None:
     count = convert_weights(source, network, out)
     click.echo(f"{count} tensors of {network}: {out}")
     click.echo(weights_name(out))
+
+
+@backbone.command()
+@click.argument("name", metavar="BACKBONE")
+@click.option("--dataset", required=True, help="The dataset of the bank to try.")
+@click.option("--storage", default="int8", show_default=True, help="f16, f32 or int8.")
+@click.option("--method", "methods", multiple=True, help="Only this method. Repeatable. [default: all]")
+@click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def storage(name: str, dataset: str, storage: str, methods: tuple[str, ...], draws: int, as_json: bool) -> None:
+    """Measure what storing a bank in fewer bits would change, for every method.
+
+    Give the bank of an unrounded extraction (`backbone extract --storage f32`). Nothing is written.
+    """
+    from fscil_bench.protocols import load_protocol
+    from fscil_bench.registry import loadable, require_method
+
+    for method in methods:
+        require_method(method)
+    load_protocol(dataset)
+
+    from fscil_bench.analysis.storage import storage_effects
+    from fscil_bench.backbones.extract import require_storage
+    from fscil_bench.cli.render import show_table
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.metrics import SHORT
+    from fscil_bench.progress import counter
+
+    require_storage(storage)
+    chosen = methods or loadable()
+    effects = []
+    with counter("methods", len(chosen)) as advance:
+        for effect in storage_effects(Arena(dataset, name), chosen, storage, draws):
+            effects.append(effect)
+            advance(1)
+    if as_json:
+        click.echo(json.dumps({effect.method: effect.change for effect in effects}))
+        return
+    rows = [[e.method, *(number(e.change[m], signed=True) for m in SHORT), number(e.largest)] for e in effects]
+    title = f"{storage} minus the bank as it is, last session, points, means over {draws} draws"
+    show_table(title, ["method", *SHORT.values(), "largest"], rows)
 
 
 def _tell(identity: str, folder: Path, session0: dict[str, float]) -> None:

@@ -227,3 +227,15 @@ def test_weights_that_do_not_fit_are_refused(cli, tiny_cifar, tmp_path):
     (tmp_path / "bad.pth").write_bytes(b"cos\nsystem\n(S'echo ran'\ntR.")
     refused = cli(*data, tmp_path / "bad.pth")
     assert (refused.code, "never run" in refused.error_line) == (2, True)
+
+
+def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone):
+    folder = toy_backbone()
+    done = cli("backbone", "storage", folder, "--dataset", "cifar100", "--draws", "2", "--method", "teen", "--json")
+    assert done.code == 0, done.err
+    change = json.loads(done.out)["teen"]
+    assert set(change) == {"avg_acc", "base_acc", "new_acc", "hmean", "fnr", "fpr"}
+    assert max(map(abs, change.values())) < 1
+    same = cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "f16", "--draws", "2", "--json")
+    assert not any(value for effect in json.loads(same.out).values() for value in effect.values())
+    assert cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "int4").code == 2
