@@ -42,3 +42,8 @@ def _essence(source: str) -> str:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return ast.unparse(tree)
+
+
+def modules_sha256(*modules: ModuleType) -> str:
+    """Of other modules that numbers pass through."""
+    return sha256_json({module.__name__: _essence(inspect.getsource(module)) for module in modules})

@@ -1,9 +1,14 @@
 """Numbers and tables as text."""
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fscil_bench.metrics import Summary
+
+DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 
 
 def number(value: float | None, *, signed: bool = False) -> str:
@@ -30,3 +35,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 
     rule = ["---" if i < left else "---:" for i in range(len(columns))]
     lines = [columns, rule, *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """CSV of lines that have the same keys; what is not defined is left empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _cell(value) for key, value in line.items()} for line in lines)
+    return text.getvalue()
+
+
+def summary_cells(name: str, summary: Summary) -> dict[str, float]:
+    """A summary's cells in a line of CSV."""
+    parts = ("mean", "sd", "low", "high")
+    return {f"{name}_{part}": getattr(summary, part) for part in parts}
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return "" if math.isnan(value) else round(value, DIGITS)

@@ -34,10 +34,7 @@ def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[
     """Base session, then every session of every draw; `advance` is told of each finished draw."""
     protocol = split.protocol
     started = time.perf_counter()
-    # Queries come in no order that tells of their classes.
-    shuffle = np.random.default_rng(0).permutation(len(split.test_rows))
-    queries = _take(split, split.test_rows[shuffle])
-    targets = torch.from_numpy(split.targets[split.test_rows[shuffle]])
+    shuffle, queries, targets = _shuffled(split)
     _fit_base(method, split)
     fitted = time.perf_counter()
     predictions = np.empty((len(draws), protocol.sessions + 1, len(queries)), dtype=np.int16)
@@ -66,6 +63,28 @@ def scores_after(
         walker.add_session(support)
     scores = _checked(walker, _take(split, split.test_rows[places]), split.protocol.seen[session])
     return scores.reshape(len(places), -1).numpy()
+
+
+def final_scores(
+    method: Method, split: Split, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores after the last session, [*, Q, C] for part after part of the draws, with the queries' classes, [Q]."""
+    _, queries, targets = _shuffled(split)
+    _fit_base(method, split)
+    for part in _batches(method, len(draws), len(queries), len(split.protocol.classes)):
+        walker, sessions = _fork(method, split, draws[part])
+        for support in sessions:
+            walker.add_session(support)
+        scores = _checked(walker, queries, len(split.protocol.classes))
+        yield scores.expand(len(draws[part]), *scores.shape[-2:]), targets
+        advance(len(draws[part]))
+
+
+def _shuffled(split: Split) -> tuple[npt.NDArray[np.int64], Tensor, Tensor]:
+    """Queries in no order that tells of their classes: that order, their features and their classes."""
+    shuffle = np.random.default_rng(0).permutation(len(split.test_rows))
+    rows = split.test_rows[shuffle]
+    return shuffle, _take(split, rows), torch.from_numpy(split.targets[rows])
 
 
 def _take(split: Split, rows: npt.NDArray[np.int64]) -> Tensor:

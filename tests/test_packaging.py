@@ -109,6 +109,10 @@ def test_shipped_files_match_their_card(backbone):
         ("ls", "methods"),
         ("ls", "backbones"),
         ("run", "--help"),
+        ("sweep", "--help"),
+        ("analyze", "offset", "--help"),
+        ("sweep", "--method", "x", "--dataset", "y", "--grid", "a=1"),
+        ("analyze", "offset", "x", "--dataset", "cifar100"),
         ("run", "--method", "x", "--dataset", "y"),
     ],
 )

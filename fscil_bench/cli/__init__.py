@@ -11,6 +11,7 @@ from fscil_bench import __version__
 from fscil_bench.errors import FscilError, unknown_name
 
 COMMANDS = {
+    "analyze": "fscil_bench.cli.analyze:analyze",
     "backbone": "fscil_bench.cli.backbone:backbone",
     "check": "fscil_bench.cli.check:check",
     "compare": "fscil_bench.cli.compare:compare",
@@ -18,6 +19,7 @@ COMMANDS = {
     "leaderboard": "fscil_bench.cli.leaderboard:leaderboard",
     "ls": "fscil_bench.cli.ls:ls",
     "run": "fscil_bench.cli.run:run",
+    "sweep": "fscil_bench.cli.sweep:sweep",
 }
 
 

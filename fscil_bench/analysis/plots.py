@@ -1,0 +1,102 @@
+"""Pictures of the analyses, as PNG. matplotlib is loaded when one is drawn."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from fscil_bench.files import write_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Values = npt.NDArray[np.float64]
+INCHES = 4.2
+
+
+@dataclass(frozen=True)
+class Band:
+    """A line with its interval."""
+
+    x: Values
+    mean: Values
+    low: Values
+    high: Values
+    mark: tuple[float, float] | None = None  # a point to point out on it
+
+
+def heat_maps(
+    path: Path,
+    title: str,
+    axes: Mapping[str, Sequence[str]],
+    panels: Mapping[str, Values],
+    cross: tuple[int, int] | None,
+) -> None:
+    """One map [first axis, second axis] a panel: a circle round the highest value, a cross at `cross`."""
+    figure, places = _figure(len(panels), title)
+    (down, rows), (across, columns) = axes.items()
+    for place, (name, values) in zip(places, panels.items(), strict=True):
+        image = place.imshow(values, aspect="auto", origin="lower", cmap="viridis")
+        best = np.unravel_index(np.argmax(values), values.shape)
+        place.plot(best[1], best[0], "o", mfc="none", mec="white", ms=12, mew=2)
+        if cross is not None:
+            place.plot(cross[1], cross[0], "x", color="white", ms=8, mew=2)
+        place.set_xticks(range(len(columns)), columns, rotation=90 if len(columns) > 8 else 0)
+        place.set_yticks(range(len(rows)), rows)
+        place.set_xlabel(across)
+        place.set_ylabel(down)
+        place.set_title(name)
+        figure.colorbar(image, ax=place)
+    _write(path, figure)
+
+
+def lines(
+    path: Path, title: str, across: str, ticks: Sequence[str], panels: Mapping[str, Band], cross: int | None
+) -> None:
+    """One line with its interval a panel, over the positions of the ticks; a dashed line at the tick `cross`."""
+    figure, places = _figure(len(panels), title)
+    for place, (name, band) in zip(places, panels.items(), strict=True):
+        _draw_band(place, name, band)
+        if cross is not None:
+            place.axvline(band.x[cross], color="grey", ls="--", lw=1)
+        place.set_xticks(band.x, ticks, rotation=90 if len(ticks) > 8 else 0)
+        place.set_xlabel(across)
+        place.set_title(name)
+    _write(path, figure)
+
+
+def curves(path: Path, title: str, across: str, up: str, bands: Mapping[str, Band]) -> None:
+    """Lines with intervals in one panel, named in a legend, each with its marked point."""
+    figure, (place,) = _figure(1, title, scale=1.5)
+    for name, band in bands.items():
+        _draw_band(place, name, band)
+    place.set_xlabel(across)
+    place.set_ylabel(up)
+    place.legend(fontsize="small")
+    _write(path, figure)
+
+
+def _draw_band(place: "Axes", name: str, band: Band) -> None:
+    (line,) = place.plot(band.x, band.mean, label=name, lw=1.2)
+    place.fill_between(band.x, band.low, band.high, alpha=0.25, color=line.get_color(), lw=0)
+    if band.mark is not None:
+        place.plot(*band.mark, "o", color=line.get_color(), ms=6)
+
+
+def _figure(panels: int, title: str, scale: float = 1.0) -> "tuple[Figure, list[Axes]]":
+    from matplotlib.figure import Figure  # no pyplot: no global state, no display
+
+    figure = Figure(figsize=(INCHES * scale * panels, INCHES * scale), layout="constrained")
+    figure.suptitle(title, fontsize="medium")
+    return figure, [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
+
+
+def _write(path: Path, figure: "Figure") -> None:
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    write_bytes(path, picture.getvalue())

@@ -1,0 +1,188 @@
+"""`fscil-bench analyze`: what lies behind a method's numbers."""
+
+import json
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fscil_bench.analysis import require_sessions
+from fscil_bench.errors import UsageError
+from fscil_bench.progress import counter, note
+from fscil_bench.protocols import FEW, MANY, load_protocol
+from fscil_bench.registry import configure, require_method
+
+if TYPE_CHECKING:
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.registry import Configured
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _options(command: Command) -> Command:
+    """What both analyses take."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON document."),
+        click.option(
+            "--out", type=click.Path(path_type=Path), default=Path("analysis"), show_default=True, help="Root of files."
+        ),
+        click.option(
+            "--draws", type=click.IntRange(min=1), help=f"Random draws 0 .. N-1. [default: {MANY}, or {FEW} if costly]"
+        ),
+        click.option("--backbone", help="A backbone's id or folder. [default: the dataset's]"),
+        click.option("--dataset", required=True, help="A dataset's name; `fscil-bench ls datasets` lists them."),
+        click.argument("methods", nargs=-1, metavar="[METHOD]..."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def analyze() -> None:
+    """Look behind a method's numbers: offsets on scores, prototypes against their oracles."""
+
+
+@analyze.command()
+@_options
+@click.option("--baseline", help="The method that the others are held against. [default: what most build on]")
+def offset(
+    methods: tuple[str, ...],
+    dataset: str,
+    backbone: str | None,
+    draws: int | None,
+    out: Path,
+    as_json: bool,
+    baseline: str | None,
+) -> None:
+    """How much of a gain on new classes is a better classifier, and how much a bias towards new classes?
+
+    One offset, added to all new-class scores after the last session, trades base for new accuracy. For every METHOD
+    (default: all that are not costly) this traces the whole curve, its area and the method's own place on it, and asks
+    how much of the method's NAcc over the baseline the baseline reaches with a plain offset at the same BAcc.
+
+    \b
+    Examples:
+      fscil-bench analyze offset --dataset cifar100
+      fscil-bench analyze offset teen simteen --dataset cifar100 --draws 20
+    """
+    _require_names(dataset, *methods, baseline)
+
+    from fscil_bench.analysis.offset import trace
+    from fscil_bench.analysis.offset_report import COLUMNS, OffsetReport
+    from fscil_bench.cli.render import show_table
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.files import write_bytes
+    from fscil_bench.leaderboard.measuring import cheap, declared_baseline
+
+    names = list(methods or cheap())
+    base = baseline or declared_baseline(names, dataset)
+    if base is None:
+        raise UsageError(f"{', '.join(names)} build on no other method: name one with --baseline")
+    arena = Arena(dataset, backbone)
+    traced = {}
+    for label, configured in _labelled(arena, [base, *names], {base, *methods}).items():
+        count = draws or (FEW if configured.method.costly else MANY)
+        chosen = arena.draws(f"random:{seed}" for seed in range(count))
+        with counter(f"{label}, draws", count) as advance:
+            traced[label] = trace(configured.method, arena.split, chosen, advance)
+    report = OffsetReport(dataset, arena.backbone.id, base, traced)
+    folder = out / dataset / arena.backbone.id
+    table, curve, picture = (folder / name for name in ("offset.csv", "offset-curves.csv", "offset.png"))
+    write_bytes(table, report.csv().encode())
+    write_bytes(curve, report.curve_csv().encode())
+    report.draw(picture)
+    if as_json:
+        click.echo(json.dumps(report.as_data()))
+        return
+    title = f"one offset on all new-class scores, {dataset} on {arena.backbone.id}, last session; Δ over {base}, paired"
+    show_table(title, list(COLUMNS), report.rows())
+    click.echo(
+        "BAcc, NAcc, area: mean over draws ± half of its 95 % interval (sd). Area: percent of the unit square under "
+        "the curve of NAcc against BAcc as the offset varies. An offset is in the unit of a method's own scores; the "
+        "curve depends on no unit.\n"
+        f"Δ NAcc by offset: what {base} gains with the offset that keeps as much BAcc as the method has. Share: that "
+        "of the method's Δ NAcc; given where Δ NAcc is clearly above 0. The offset is fitted on test images, so it is "
+        "what an offset could reach, not a method.\n"
+        "Intervals are over draws and conditional on this one backbone."
+    )
+    click.echo(f"Files: {table}, {curve}, {picture}")
+
+
+@analyze.command()
+@_options
+def prototypes(
+    methods: tuple[str, ...], dataset: str, backbone: str | None, draws: int | None, out: Path, as_json: bool
+) -> None:
+    """Do calibrated prototypes come closer to the mean of all training images of their class?
+
+    For every METHOD that calibrates class means (default: all of them) this gives the cosine of each new prototype to
+    that oracle before and after calibration, plain and centred on the mean of the base prototypes, and the share of
+    classes that came closer.
+
+    \b
+    Example:
+      fscil-bench analyze prototypes teen simteen --dataset cifar100
+    """
+    _require_names(dataset, *methods)
+
+    from fscil_bench.analysis.prototypes import Means, nearness, only_calibrates
+    from fscil_bench.analysis.prototypes_report import PrototypesReport
+    from fscil_bench.cli.render import show_table
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.files import write_bytes
+    from fscil_bench.registry import loadable
+
+    names = list(methods) or [name for name in loadable() if only_calibrates(configure(name, dataset).method)]
+    for name in names:
+        if not only_calibrates(configure(name, dataset).method):
+            raise UsageError(f"method {name} does not just calibrate class means: it has no prototypes to compare")
+    arena = Arena(dataset, backbone)
+    means = Means(arena.split, arena.draws(f"random:{seed}" for seed in range(draws or MANY)))
+    found = {}
+    for label, configured in _labelled(arena, names, methods).items():
+        found[label] = nearness(means, means.calibrated(configured.method))
+    classes = arena.protocol.classes[arena.protocol.base :]
+    report = PrototypesReport(dataset, arena.backbone.id, classes, found)
+    table = out / dataset / arena.backbone.id / "prototypes.csv"
+    write_bytes(table, report.csv().encode())
+    if as_json:
+        click.echo(json.dumps(report.as_data()))
+        return
+    title = (
+        f"cosine of new prototypes to the mean of all training images of their class, {dataset}, {arena.backbone.id}"
+    )
+    show_table(f"{title}: mean over classes and {draws or MANY} draws", report.columns(), report.rows())
+    click.echo(
+        "Centred: the mean of the base prototypes is taken away first, all at unit length; plain cosines of features "
+        "after a ReLU are high whatever the class. Closer: share of classes. The oracle's images include the shots. "
+        "Intervals are over draws and conditional on this one backbone."
+    )
+    click.echo(f"By class: {table}")
+
+
+def _require_names(dataset: str, *methods: str | None) -> None:
+    for name in filter(None, methods):
+        require_method(name)
+    require_sessions(load_protocol(dataset))
+
+
+def _labelled(arena: "Arena", names: Iterable[str], required: Collection[str]) -> "dict[str, Configured]":
+    """The methods with their defaults and in every variant that they declare, by label.
+
+    One that needs another backbone is left out, and said so, unless it is required.
+    """
+    from fscil_bench.leaderboard.measuring import tasks_for
+
+    wanted = list(dict.fromkeys(names))
+    found = {}
+    for task in tasks_for(wanted, arena.protocol.name, [arena.backbone]):
+        label = " ".join([task.method, *(f"{key}={value}" for key, value in task.settings.items())])
+        found[label] = configure(task.method, task.dataset, task.settings)
+    for name in wanted:
+        if name not in found:
+            problem = f"method {name} needs a backbone of another recipe than {arena.backbone.id}"
+            if name in required:
+                raise UsageError(f"{problem}: pass one with --backbone")
+            note(f"Left out: {problem}")
+    return found

@@ -1,0 +1,113 @@
+"""`fscil-bench sweep`: a method over a grid of settings."""
+
+import json
+from pathlib import Path
+
+import click
+
+from fscil_bench.errors import UsageError
+from fscil_bench.progress import counter, note
+from fscil_bench.protocols import load_protocol
+from fscil_bench.registry import Configured, configure, load_method, require_method
+from fscil_bench.settings import as_text, split_assignments
+
+
+@click.command()
+@click.option("--method", required=True, help="A method's name (`fscil-bench ls methods`), or X+Y.")
+@click.option("--dataset", required=True, help="A dataset's name; choose settings on a validation one (cifar100-val).")
+@click.option(
+    "--grid",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUES",
+    help="A setting and its values: start:stop:step, or a list with commas. Repeatable.",
+)
+@click.option("--backbone", help="A backbone's id or folder. [default: the dataset's]")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Fix another setting at every point. Repeatable."
+)
+@click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("sweeps"), show_default=True, help="Root of sweeps."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def sweep(
+    method: str,
+    dataset: str,
+    grid: tuple[str, ...],
+    backbone: str | None,
+    settings: tuple[str, ...],
+    draws: int,
+    out: Path,
+    as_json: bool,
+) -> None:
+    """Measure a method at every point of a grid of settings, over the same random draws.
+
+    Finished points are kept under --out: the same command goes on where an earlier one was cut off, and a larger grid
+    measures only what is new. The best points stand beside the method's own settings. On a dataset's test images the
+    best point of a grid is not a fair setting, and the output says so.
+
+    \b
+    Examples:
+      fscil-bench sweep --method teen --dataset cifar100 --grid shift_weight=0:1:0.05 --grid tau=1,2,4,8,16,32,64
+      fscil-bench sweep --method simteen --dataset cifar100 --grid k=1:9:2 --set shift_weight=0.2 --draws 50
+    """
+    require_method(method)
+    protocol = load_protocol(dataset)
+
+    from fscil_bench.analysis import require_sessions
+    from fscil_bench.analysis.grid import grid_points, parse_grid
+
+    require_sessions(protocol)
+    fixed, axes = split_assignments(settings), parse_grid(grid)
+    if both := sorted(fixed.keys() & axes.keys()):
+        raise UsageError(f"{both[0]} is in --set and in --grid: give it once")
+    configured = [configure(method, dataset, {**fixed, **point}) for point in grid_points(axes)]
+    points = list({tuple(c.settings[axis] for axis in axes): c for c in configured}.values())  # 1 and 1.0 are the same
+    given = _given(method, dataset, fixed)
+
+    from fscil_bench.analysis.sweep import sweep_points
+    from fscil_bench.analysis.sweep_report import Report
+    from fscil_bench.cli.render import show_table
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.files import exclusive, require_writable, sha256_json, write_bytes
+    from fscil_bench.metrics import HEADLINE
+
+    require_writable(out, "--out")
+    arena = Arena(dataset, backbone)
+    folder = out / protocol.name / arena.backbone.id / method
+    chosen = arena.draws(f"random:{seed}" for seed in range(draws))
+    with exclusive(folder / "sweep.lock", f"sweeping {method}"):
+        wanted = [*points, *given.values()]
+        with counter(f"{method}, points", len(wanted)) as advance:
+            measured = list(sweep_points(arena, wanted, chosen, folder / "points", advance))
+        values = {axis: list(dict.fromkeys(p.settings[axis] for p in points)) for axis in axes}
+        own = dict(zip(given, measured[len(points) :], strict=True))
+        report = Report(method, protocol, arena.backbone.id, values, measured[: len(points)], own)
+        stem = "-".join(axes) + (f"-{sha256_json(fixed)[:8]}" if fixed else "")
+        table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
+        write_bytes(table, report.csv().encode())
+        drawn = report.draw(picture)
+    if as_json:
+        click.echo(json.dumps({**report.as_data(), "csv": str(table), "png": str(picture) if drawn else None}))
+        return
+    title = f"{method} on {dataset}, {arena.backbone.id}: {len(points)} points, last session, mean over {draws} draws"
+    columns = ["", "settings", *HEADLINE.values(), "points as good"]
+    show_table(f"{title} ± half of its 95 % interval (sd)", columns, report.rows(), left=2)
+    click.echo("Points as good: their paired difference from the best has a 95 % interval that reaches 0.")
+    if warning := report.warning():
+        click.echo(warning)
+    click.echo(f"All points: {table}" + (f"; picture: {picture}" if drawn else ""))
+    if not drawn:
+        note("Note: no picture is drawn of more than two settings.")
+
+
+def _given(method: str, dataset: str, fixed: dict[str, str]) -> dict[str, Configured]:
+    """The settings that the method comes with: its defaults, and the variants that it declares."""
+    found = {"default": configure(method, dataset, fixed)}
+    for variant in load_method(method).variants if "+" not in method else ():
+        texts = {key: as_text(value) for key, value in variant.items()}
+        if not texts.keys() & fixed.keys():
+            name = " ".join(f"{key}={value}" for key, value in texts.items())
+            found[name] = configure(method, dataset, {**fixed, **texts})
+    return found

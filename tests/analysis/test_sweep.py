@@ -1,0 +1,151 @@
+"""Sweeps: the shared path gives what the runner gives, and finished points are kept."""
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+
+from fscil_bench.analysis import sweep
+from fscil_bench.analysis.prototypes import only_calibrates
+from fscil_bench.analysis.sweep import SharedScores, best_point, sweep_points
+from fscil_bench.errors import FscilError
+from fscil_bench.evaluate import Arena
+from fscil_bench.method import PrototypeMethod, setting
+from fscil_bench.registry import Configured, configure
+
+
+@pytest.fixture
+def arena(toy_backbone):
+    return Arena("cifar100", str(toy_backbone()))
+
+
+@pytest.fixture
+def draws(arena):
+    return arena.draws(f"random:{seed}" for seed in range(4))
+
+
+def settings_of(name):
+    grids = {
+        "protonet": [{}],
+        "teen": [{"shift_weight": w, "tau": t} for w in ("0", "0.3", "1") for t in ("1", "32")]
+        + [{"variant": "paper"}],
+        "simteen": [{"k": "1", "shift_weight": "0.6"}, {"reduce": "sum"}],
+        "simteen+teen": [{"teen.tau": "4", "k": "3"}],
+    }
+    return grids[name]
+
+
+@pytest.mark.parametrize("name", ["protonet", "teen", "simteen", "simteen+teen"])
+def test_shared_scores_give_the_runners_predictions(arena, draws, name, monkeypatch):
+    for given in settings_of(name):
+        configured = configure(name, "cifar100", given)
+        expected = arena.run(configured, draws)
+        shared = SharedScores(arena.split, draws)
+        np.testing.assert_array_equal(shared.predictions(configured.method), expected.walk.predictions)
+        with monkeypatch.context() as patch:
+            patch.setattr(sweep, "CHUNK_BYTES", 1)
+            np.testing.assert_array_equal(shared.predictions(configured.method), expected.walk.predictions)
+        for metric, values in shared.headline(configured.method).items():
+            np.testing.assert_array_equal(values, expected.metrics.headline[metric])
+
+
+@dataclass(kw_only=True)
+class Biased(PrototypeMethod):
+    """Lowers all new-class scores: no mere calibration."""
+
+    bias: float = setting(0.1, "by how much", low=0)
+
+    def scores(self, queries):
+        scores = super().scores(queries).clone()
+        scores[..., len(self.base) :] -= self.bias
+        return scores
+
+
+@dataclass(kw_only=True)
+class Broken(PrototypeMethod):
+    """Divides by its setting."""
+
+    by: float = setting(1.0, "divisor")
+
+    def calibrate(self, new, base):
+        return new / torch.tensor(self.by) * 0
+
+
+def test_other_methods_go_through_the_runner(arena, draws, tmp_path):
+    points = [Configured("biased", Biased(bias=b), {"bias": b}, {"bias": "user"}) for b in (0.0, 0.02)]
+    assert not only_calibrates(points[0].method)
+    got = list(sweep_points(arena, points, draws, tmp_path))
+    plain = arena.run(configure("protonet", "cifar100"), draws).metrics.headline
+    np.testing.assert_array_equal(got[0].headline["hmean"], plain["hmean"])
+    assert got[1].mean("base_acc") > got[0].mean("base_acc")
+    assert best_point(got, "base_acc") is got[1]
+
+
+def test_nan_is_named_with_its_settings(arena, draws, tmp_path):
+    points = [Configured("broken", Broken(by=by), {"by": by}, {"by": "user"}) for by in (1.0, 0.0)]
+    with pytest.raises(FscilError, match=r"broken by=0.0: Broken.calibrate gave NaN"):
+        list(sweep_points(arena, points, draws, tmp_path))
+    assert len(list(tmp_path.glob("*.json"))) == 1  # the finished one is kept
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The methods that were measured, not read from disk; `stop_after` of them, the sweep is interrupted."""
+    seen = []
+    real = SharedScores.headline
+
+    def headline(self, method):
+        if len(seen) == measured_limit[0]:
+            raise KeyboardInterrupt
+        seen.append(method)
+        return real(self, method)
+
+    measured_limit = [None]
+    monkeypatch.setattr(SharedScores, "headline", headline)
+    return seen, measured_limit
+
+
+def test_an_interrupted_sweep_goes_on(arena, draws, tmp_path, measured):
+    seen, limit = measured
+    points = [configure("teen", "cifar100", {"tau": str(tau)}) for tau in (1, 2, 4, 8, 32)]
+    limit[0] = 3
+    with pytest.raises(KeyboardInterrupt):
+        list(sweep_points(arena, points, draws, tmp_path))
+    assert len(list(tmp_path.glob("*.json"))) == len(seen) == 3
+    limit[0] = None
+    told = []
+    got = list(sweep_points(arena, points, draws, tmp_path, told.append))
+    assert len(seen) == 5
+    assert told == [1] * 5
+    fresh = list(sweep_points(arena, points, draws, tmp_path / "fresh"))
+    for one, other in zip(got, fresh, strict=True):
+        assert one.headline.keys() == other.headline.keys()
+        for metric, values in one.headline.items():
+            np.testing.assert_array_equal(values, other.headline[metric])
+
+
+@pytest.mark.parametrize("change", ["draws", "code", "bank", "damage", "text"])
+def test_points_of_other_inputs_are_measured_anew(arena, draws, tmp_path, measured, monkeypatch, capsys, change):
+    seen, _ = measured
+    points = [configure("teen", "cifar100", {"tau": "4"})]
+    list(sweep_points(arena, points, draws, tmp_path))
+    if change == "draws":
+        draws = draws[:3]
+    if change == "code":
+        monkeypatch.setattr(sweep, "code_sha256", lambda *_: "other")
+    (path,) = tmp_path.glob("*.json")
+    if change == "bank":
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"bank_sha256": "other"}))
+    if change == "damage":
+        path.write_bytes(path.read_bytes()[:50])
+    if change == "text":
+        path.write_text("[]")
+    (got,) = sweep_points(arena, points, draws, tmp_path)
+    assert len(seen) == 2
+    assert len(got.headline["hmean"]) == len(draws)
+    assert ("is no whole sweep point" in capsys.readouterr().err) == (change in ("damage", "text"))
+    (again,) = sweep_points(arena, points, draws, tmp_path)
+    assert len(seen) == 2
+    np.testing.assert_array_equal(again.headline["hmean"], got.headline["hmean"])

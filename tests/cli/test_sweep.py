@@ -1,0 +1,125 @@
+"""`sweep` from the command line."""
+
+import csv
+import json
+
+import pytest
+
+PNG = b"\x89PNG\r\n"
+GRID = ("--grid", "shift_weight=0:1:0.5", "--grid", "tau=4,16")
+
+
+@pytest.fixture
+def sweep(cli, toy_backbone):
+    backbone = toy_backbone()
+
+    def call(*args, method="teen"):
+        base = ("sweep", "--method", method, "--dataset", "cifar100", "--backbone", backbone)
+        return cli(*base, *(("--draws", "3") if "--draws" not in args else ()), *args)
+
+    return call
+
+
+def lines(path):
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_sweep_tells_the_best_points_and_keeps_all(sweep, cli, toy_backbone, tmp_path):
+    done = sweep(*GRID)
+    assert done.code == 0, done.err
+    for text in (
+        "best AvgAcc",
+        "best HMean",
+        "best NAcc",
+        "| default | shift_weight=0.1 tau=16.0 |",
+        "| variant=paper |",
+    ):
+        assert text in done.out
+    assert "selected_on = test" in done.out
+    assert "--dataset cifar100-val" in done.out
+    folder = tmp_path / "cwd" / "sweeps" / "cifar100" / "toy" / "teen"
+    assert (folder / "shift_weight-tau.png").read_bytes().startswith(PNG)
+    rows = lines(folder / "shift_weight-tau.csv")
+    assert [row["point"] for row in rows] == ["grid"] * 6 + ["default", "variant=paper"]
+    assert {row["selected_on"] for row in rows} == {"test"}
+    assert [(row["shift_weight"], row["tau"]) for row in rows[:3]] == [("0.0", "4.0"), ("0.0", "16.0"), ("0.5", "4.0")]
+    run = ("run", "--method", "teen", "--dataset", "cifar100", "--backbone", toy_backbone(), "--draws", "3", "--json")
+    for row in (rows[3], rows[7]):
+        settings = [f"--set={key}={value}" for key, value in json.loads(row["settings"]).items()]
+        summary = json.loads(cli(*run, *settings).out)["summary"]
+        for metric in ("avg_acc", "hmean", "new_acc", "base_acc", "pd", "mean_acc", "fnr", "fpr"):
+            assert float(row[f"{metric}_mean"]) == pytest.approx(summary[metric]["mean"], abs=1e-6)
+            assert float(row[f"{metric}_sd"]) == pytest.approx(summary[metric]["sd"], abs=1e-6)
+
+
+def test_the_best_point_is_the_best(sweep):
+    data = json.loads(sweep(*GRID, "--json").out)
+    assert len(data["points"]) == 6
+    assert data["axes"] == {"shift_weight": [0.0, 0.5, 1.0], "tau": [4.0, 16.0]}
+    assert data["selected_on"] == "test"
+    for metric, best in data["best"].items():
+        assert best["summary"][metric]["mean"] == max(point["summary"][metric]["mean"] for point in data["points"])
+        assert 1 <= best["as_good"] <= 6
+    assert set(data["given"]) == {"default", "variant=paper"}
+    assert data["given"]["variant=paper"]["settings"]["shift_weight"] == 0.9
+
+
+def test_a_second_sweep_reads_the_first(sweep, monkeypatch):
+    first = sweep(*GRID)
+    monkeypatch.setattr("fscil_bench.analysis.sweep.SharedScores.headline", None)
+    assert sweep(*GRID).out == first.out
+
+
+def test_one_setting_gives_a_line_plot_and_three_give_none(sweep, tmp_path):
+    folder = tmp_path / "cwd" / "sweeps" / "cifar100" / "toy" / "simteen"
+    done = sweep("--grid", "k=1,3", "--set", "shift_weight=0.3", "--draws", "1", method="simteen")
+    assert done.code == 0, done.err
+    (picture,) = folder.glob("k-*.png")
+    assert picture.read_bytes().startswith(PNG)
+    words = sweep("--grid", "reduce=mean,sum", method="simteen")
+    assert words.code == 0, words.err
+    three = sweep("--grid", "k=1,3", "--grid", "reduce=mean,sum", "--grid", "shift_weight=0,0.1", method="simteen")
+    assert three.code == 0, three.err
+    assert "no picture" in three.err
+    assert len(lines(folder / "k-reduce-shift_weight.csv")) == 9
+
+
+def test_equal_values_are_one_point(sweep, tmp_path):
+    assert sweep("--grid", "tau=1,1.0,2", "--grid", "shift_weight=0,0.0,1").code == 0
+    rows = lines(tmp_path / "cwd" / "sweeps" / "cifar100" / "toy" / "teen" / "tau-shift_weight.csv")
+    assert sum(row["point"] == "grid" for row in rows) == 4
+
+
+def test_composed_methods_are_swept_by_their_parts_settings(sweep):
+    done = sweep("--grid", "teen.tau=1:4:3", method="simteen+teen")
+    assert done.code == 0, done.err
+    assert "teen.tau=" in done.out
+
+
+def test_a_validation_protocol_leaks_nothing_and_says_nothing(cli, toy_backbone, toy_bank, tmp_path):
+    backbone = toy_backbone(bank=toy_bank(dataset="cifar100-val", train=106, test=0), protocol="cifar100-val")
+    done = cli("sweep", "--method", "teen", "--dataset", "cifar100-val", "--backbone", backbone, *GRID, "--draws", "2")
+    assert done.code == 0, done.err
+    assert "selected_on" not in done.out
+    (table,) = (tmp_path / "cwd" / "sweeps").rglob("*.csv")
+    assert {row["selected_on"] for row in lines(table)} == {"validation"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--grid", "tua=1,2"), "did you mean 'tau'"),
+        (("--grid", "tau=1,x"), "tau=x is not a number"),
+        (("--grid", "shift_weight=0:2:1"), "shift_weight=2.0 must be between 0 and 1"),
+        (("--grid", "tau=1:2"), "expected start:stop:step"),
+        (("--grid", "tau=1,2", "--set", "tau=3"), "tau is in --set and in --grid"),
+        ((), "--grid"),
+        (("--grid", "tau=1", "--draws", "0"), "--draws"),
+    ],
+)
+def test_wrong_calls_exit_with_2_before_any_work(sweep, tmp_path, args, message):
+    done = sweep(*args)
+    assert done.code == 2, done.err
+    assert message in done.error_line
+    assert not (tmp_path / "cwd" / "sweeps").exists()
