@@ -19,7 +19,7 @@ from fscil_bench.files import write_atomically
 
 SCHEMA = "fscil-bench/bank/1"
 STORAGE = ("f16", "f32", "int8")  # of features on disk
-LEVELS = 255  # of int8
+STEPS = 127  # of int8: half of what fits, which packs to less and changes no number by more (docs/backbones.md)
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class Bank:
 def encode(features: Tensor, storage: str) -> dict[str, Tensor]:
     """Features as tensors to store.
 
-    int8 holds 256 steps between the least and the greatest value of every dimension, on the scale of square roots:
+    int8 counts 127 steps between the least and the greatest value of every dimension, on the scale of square roots:
     averages of rectified maps crowd near zero, and some methods take their root.
     """
     if storage != "int8":
         return {"features": features.to({"f16": torch.float16, "f32": torch.float32}[storage]).contiguous()}
     roots = features.float().abs().sqrt() * features.sign()
     low = roots.amin(dim=0).clamp(max=0)  # zero stays zero where nothing is negative
-    step = ((roots.amax(dim=0) - low) / LEVELS).clamp(min=torch.finfo(torch.float32).tiny)
+    step = ((roots.amax(dim=0) - low) / STEPS).clamp(min=torch.finfo(torch.float32).tiny)
     return {
         "features": ((roots - low) / step).round().to(torch.uint8).contiguous(),
         "features.low": low,

@@ -19,7 +19,8 @@ class Bias(PrototypeMethod):
     paper = "a control of this benchmark; the idea is calibrated stacking: Chao et al., ECCV 2016"
     baseline = "protonet"
 
-    # Not chosen yet: to be replaced by the value that a validation protocol made of base classes gives.
+    # The largest on cifar100-val whose AvgAcc is not clearly below the best: `sweep --method bias --dataset cifar100-val
+    # --grid offset=0:0.12:0.005`. The same for all datasets.
     offset: float = setting(0.02, "what new classes get, in units of the score (cosine)", origin="val")
 
     def adjust(self, scores: Tensor, n_base: int) -> Tensor:
