@@ -1,8 +1,8 @@
 """Plays few-shot episodes with a method and counts its right answers: many episodes at once where the method can.
 
 The verbs are those of the sessions: `fit_base` with the base classes as donors, `add_session` with [E, ways, shots, d],
-`scores` of [E, queries, d]. Features are float64, as in the sessions: closed forms then give the same counts whatever the
-number of threads or the size of a chunk.
+`scores` of [E, queries, d]. Features are float64, as in the sessions: closed forms then give the same counts whatever
+the number of threads or the size of a chunk.
 """
 
 import time

@@ -65,14 +65,16 @@ class Sampler:
         return Episodes(support=rows[:, :, plan.queries :], queries=rows[:, :, : plan.queries])
 
     def _choose(self, start: int, sizes: npt.NDArray[np.int64], wanted: int, kind: int) -> npt.NDArray[np.int64]:
-        """For each size n of [E, m], `wanted` different numbers below n: the first steps of Fisher and Yates' shuffle."""
+        """For each size n in [E, m], `wanted` different numbers below n: the first steps of a Fisher-Yates shuffle."""
         count, width = sizes.shape
         order = np.empty((count * width, sizes.max()), dtype=np.int32)
         order[:] = np.arange(sizes.max())
         each = np.arange(count * width)
         for step in range(wanted):
             left = sizes.ravel() - step
-            other = step + (_uniform(self.plan.seed, kind * STREAMS + step, start, count, width).ravel() * left).astype(int)
+            other = step + (_uniform(self.plan.seed, kind * STREAMS + step, start, count, width).ravel() * left).astype(
+                int
+            )
             order[each, step], order[each, other] = order[each, other], order[each, step]
         return order[:, :wanted].astype(np.int64).reshape(count, width, wanted)
 
@@ -86,8 +88,9 @@ def _uniform(seed: int, stream: int, start: int, count: int, width: int) -> npt.
 
 
 def _images_of_new_classes(split: Split) -> list[Rows]:
-    """All rows of each new class, in the order of the bank: training images by id, then test images by id."""
-    return [np.flatnonzero(split.targets == number) for number in split.protocol.new_classes]
+    """All rows of each new class in the order of the bank: by id, training images before test images."""
+    used = np.sort(np.concatenate((split.train_rows, split.test_rows)))
+    return [used[split.targets[used] == number] for number in split.protocol.new_classes]
 
 
 def _require_enough(split: Split, plan: Plan, counts: npt.NDArray[np.int64]) -> None:
@@ -100,5 +103,6 @@ def _require_enough(split: Split, plan: Plan, counts: npt.NDArray[np.int64]) -> 
     if counts[fewest] < needed:
         name = split.protocol.classes[split.protocol.new_classes[fewest]]
         raise RefusedEpisodesError(
-            f"class {name} has {counts[fewest]} images: {max(plan.shots)} shots and {plan.queries} queries need {needed}"
+            f"class {name} has {counts[fewest]} images, {needed} are needed for {max(plan.shots)} shots and "
+            f"{plan.queries} queries"
         )
