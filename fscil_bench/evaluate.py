@@ -10,7 +10,7 @@ from fscil_bench.banks import open_bank
 from fscil_bench.episode_results import EpisodeResult
 from fscil_bench.episodes import play
 from fscil_bench.errors import UsageError, unknown_name
-from fscil_bench.protocols import FEW, MANY, load_protocol
+from fscil_bench.protocols import FEW, MANY, Protocol, load_protocol, protocol_names
 from fscil_bench.protocols.draws import Draw, Split, UnresolvedDrawError
 from fscil_bench.protocols.episodes import Plan
 from fscil_bench.records import STANDARD
@@ -25,6 +25,7 @@ class Arena:
     def __init__(self, dataset: str, backbone: str | None = None, data_root: Path | None = None) -> None:
         self.protocol = load_protocol(dataset)
         self.backbone: Backbone = find_backbone(backbone or self.protocol.default_backbone)
+        _require_unseen(self.backbone, self.protocol)
         self.split = Split(self.protocol, open_bank(self.backbone, self.protocol.dataset))
         self._data_root = datasets.require_root(data_root) if data_root is not None else datasets.find_root(None)
 
@@ -33,11 +34,13 @@ class Arena:
         return [self._draw(name) for name in dict.fromkeys(names)]
 
     def full_draws(self, *, costly: bool) -> tuple[list[Draw], str]:
-        """The draws of a full row: the standard one if it resolves, and random ones.
+        """The draws of a full row: the standard one if there is one and it resolves, and random ones.
 
-        The text says why the standard draw is missing, if it is.
+        The text says why it did not resolve, if it did not.
         """
         randoms = [self.split.random_draw(seed) for seed in range(FEW if costly else MANY)]
+        if not self.protocol.support:
+            return randoms, ""
         try:
             return [self._draw(STANDARD), *randoms], ""
         except UnresolvedDrawError as error:
@@ -80,3 +83,20 @@ class Arena:
             return None
         ids: Sequence[str] | None = datasets.reader(self.protocol.dataset).official_train_ids(self._data_root)
         return ids
+
+
+def _require_unseen(backbone: Backbone, protocol: Protocol) -> None:
+    """Refuse a backbone that was trained on the new classes, or on the test images, of the protocol."""
+    trained_for = backbone.card["dataset"]
+    if trained_for not in protocol_names() or backbone.card["epochs"] == 0:
+        return
+    other = load_protocol(trained_for)
+    if other.dataset != protocol.dataset:
+        return
+    seen = set(other.classes[: other.base]) & set(protocol.classes[protocol.base :])
+    if seen or (protocol.held_out is not None and other.held_out != protocol.held_out):
+        what = f"{len(seen)} new classes" if seen else "test images"
+        raise UsageError(
+            f"backbone {backbone.id} was trained on {what} of {protocol.name}, so numbers there would mean nothing: "
+            f"`fscil-bench backbone train --dataset {protocol.name}` makes one that fits"
+        )

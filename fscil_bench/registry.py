@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fscil_bench.errors import FscilError, UsageError, unknown_name
 from fscil_bench.progress import note
+from fscil_bench.protocols import load_protocol
 from fscil_bench.settings import parse_settings
 
 if TYPE_CHECKING:
@@ -158,8 +159,9 @@ def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tu
     fields = [f for f in dataclasses.fields(kind) if f.init]
     values = {f.name: _plain_default(kind, f) for f in fields}
     origins = {f.name: f.metadata.get("origin", "code") for f in fields}
+    images = load_protocol(dataset).dataset  # a validation protocol has the defaults of its dataset
     for rule in kind.defaults:
-        facts = {"dataset": dataset, **values, **user}
+        facts = {"dataset": images, **values, **user}
         if all(facts[key] == wanted for key, wanted in rule.when.items()):
             values |= rule.values
             origins |= dict.fromkeys(rule.values, rule.origin)

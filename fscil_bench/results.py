@@ -56,7 +56,7 @@ class Result:
 def score(configured: Configured, backbone: Backbone, split: Split, walk: Walk) -> Result:
     protocol = split.protocol
     targets = split.targets[split.test_rows]
-    learned = backbone.card["session0"].get(protocol.dataset, {}).get("learned_head")
+    learned = backbone.card["session0"].get(protocol.name, {}).get("learned_head")
     return Result(
         configured,
         backbone,

@@ -107,13 +107,14 @@ def make_toy_bank(seed: int = 0, dataset: str = "cifar100", train: int = TRAIN, 
     )
 
 
-def make_toy_backbone(folder: Path, bank: Bank) -> Path:
+def make_toy_backbone(folder: Path, bank: Bank, protocol: str | None = None) -> Path:
     """A backbone folder with a bank and no weights."""
+    protocol = protocol or bank.dataset
     path = folder / bank_name(bank.dataset)
     write_bank(path, bank)
     card = {
         "schema": SCHEMA,
-        "dataset": bank.dataset,
+        "dataset": protocol,
         "network": "toy",
         "recipe": {"name": "toy", "scale": 16.0},
         "epochs": 0,
@@ -124,7 +125,7 @@ def make_toy_backbone(folder: Path, bank: Bank) -> Path:
         "pretraining": "none",
         "pretraining_overlap": {"kind": "none", "new_classes": []},
         "curve": [],
-        "session0": {bank.dataset: session0_accuracy(bank)},
+        "session0": {protocol: session0_accuracy(bank, load_protocol(protocol))},
         "files": {path.name: sha256_file(path)},
     }
     write_json(folder / "card.json", card)
@@ -140,8 +141,8 @@ def toy_bank():
 def toy_backbone(tmp_path):
     """Makes a backbone folder with a toy bank; returns the folder."""
 
-    def make(name: str = "toy", bank: Bank | None = None) -> Path:
-        return make_toy_backbone(tmp_path / "backbones" / name, bank or make_toy_bank())
+    def make(name: str = "toy", bank: Bank | None = None, protocol: str | None = None) -> Path:
+        return make_toy_backbone(tmp_path / "backbones" / name, bank or make_toy_bank(), protocol)
 
     return make
 

@@ -18,14 +18,18 @@ from fscil_bench.errors import FscilError, unknown_name
 from fscil_bench.files import sha256_file
 from fscil_bench.method import Base, cosine
 from fscil_bench.progress import progress
-from fscil_bench.protocols import load_protocol
-from fscil_bench.protocols.draws import Split
+from fscil_bench.protocols import Protocol, load_protocol
+from fscil_bench.protocols.draws import Split, roles
 
 
 def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str = "f16") -> Backbone:
     """Make the backbone's bank of `images` and enter it, with the accuracies of session 0, in the card."""
     require_storage(storage)
     card = backbone.card
+    protocol = session0_protocol(card, images.dataset)
+    if protocol.held_out is not None:  # a bank for validation holds no test image of the dataset
+        used = roles(protocol, images)
+        images = images.take(np.concatenate((used.train, used.test)))
     weights = load_file(backbone.file(WEIGHTS))
     features = _features(weights, card, images, machine)
     exact = Bank(
@@ -38,11 +42,11 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
         head={"weight": weights["head.weight"], "scale": torch.tensor(float(card["recipe"]["scale"]))},
         metadata={},
     )
-    session0 = session0_accuracy(exact)
+    session0 = session0_accuracy(exact, protocol)
     stored = replace(exact, features=features.to(STORAGE[storage]))
     if not stored.features.isfinite().all():
         raise FscilError(f"features of {backbone.id} do not fit into {storage}: choose --storage f32")
-    effect = {key: value - session0[key] for key, value in session0_accuracy(stored).items()}
+    effect = {key: value - session0[key] for key, value in session0_accuracy(stored, protocol).items()}
     about = {
         "backbone": backbone.id,
         "weights_sha256": card["files"][WEIGHTS],
@@ -52,7 +56,7 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
     path = backbone.folder / bank_name(images.dataset)
     write_bank(path, replace(stored, metadata=about))
     files = {**card["files"], path.name: sha256_file(path)}
-    measured = {**card["session0"], images.dataset: session0}
+    measured = {**card["session0"], protocol.name: session0}
     write_card(backbone.folder, {**card, "files": files, "session0": measured})
     return open_backbone(backbone.folder)
 
@@ -62,10 +66,16 @@ def require_storage(storage: str) -> None:
         raise unknown_name("storage type", storage, STORAGE)
 
 
-def session0_accuracy(bank: Bank) -> dict[str, float]:
+def session0_protocol(card: dict[str, Any], dataset: str) -> Protocol:
+    """The protocol that a bank of `dataset` is measured on: the one trained for, if it is made of those images."""
+    own = load_protocol(card["dataset"])
+    return own if own.dataset == dataset else load_protocol(dataset)
+
+
+def session0_accuracy(bank: Bank, protocol: Protocol) -> dict[str, float]:
     """Percent of base test images that the learned head, and the base class means, get right among the base classes."""
-    split = Split(load_protocol(bank.dataset), bank)
-    base = split.protocol.base
+    split = Split(protocol, bank)
+    base = protocol.base
     rows = split.test_rows[split.targets[split.test_rows] < base]
     targets = torch.from_numpy(split.targets[rows])
     queries = bank.features[torch.from_numpy(rows)].double()

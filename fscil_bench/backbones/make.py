@@ -29,6 +29,7 @@ from fscil_bench.errors import UsageError
 from fscil_bench.files import exclusive, require_writable, sha256_file, sha256_json, write_atomically
 from fscil_bench.progress import note
 from fscil_bench.protocols import Protocol, load_protocol
+from fscil_bench.protocols.draws import roles
 
 DEFAULT_SEED = 1
 
@@ -73,19 +74,21 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
 
 def _images(images: ImageSet, protocol: Protocol, plan: Plan) -> tuple[Images, Images | None]:
     """The base classes' images to train on, and those that select the epoch, labelled in the protocol's order."""
-    number_of = {images.classes.index(name): number for number, name in enumerate(protocol.classes[: protocol.base])}
-    numbers = np.array([number_of.get(label, -1) for label in range(len(images.classes))])
+    used = roles(protocol, images)
+
+    def of_base(rows: Rows) -> Rows:
+        return np.sort(rows[used.targets[rows] < protocol.base])
 
     def load(rows: Rows, view: View) -> Images:
         pictures = images.read(rows, view)
-        return Images(pictures.pixels, torch.from_numpy(numbers[images.labels[rows]]), pictures.aspect)
+        return Images(pictures.pixels, torch.from_numpy(used.targets[rows]), pictures.aspect)
 
     recipe = plan.recipe
-    rows = images.rows("train", number_of)
+    rows = of_base(used.train)
     if plan.select == "val":
-        kept, held = (part.numpy() for part in hold_out(torch.from_numpy(numbers[images.labels[rows]]), plan))
+        kept, held = (part.numpy() for part in hold_out(torch.from_numpy(used.targets[rows]), plan))
         return load(rows[kept], recipe.train_view()), load(rows[held], recipe.test_view())
-    held_out = load(images.rows("test", number_of), recipe.test_view()) if plan.select == "test" else None
+    held_out = load(of_base(used.test), recipe.test_view()) if plan.select == "test" else None
     return load(rows, recipe.train_view()), held_out
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from fscil_bench.backbones.networks import own_preprocessing
 from fscil_bench.datasets.images import INTERPOLATION, View
 from fscil_bench.errors import UsageError, unknown_name
+from fscil_bench.protocols import load_protocol
 from fscil_bench.settings import parse_settings
 
 NO_WEIGHTS = "none"
@@ -21,7 +22,7 @@ class Recipe:
     """How a backbone is trained on the base classes (SGD on cross-entropy over a cosine head)."""
 
     name: str
-    dataset: str
+    dataset: str  # the protocol whose base classes are trained on
     source: str
     network: str
     weights: str = (
@@ -114,9 +115,11 @@ def recipe_names(dataset: str) -> list[str]:
 
 
 def load_recipe(name: str, dataset: str) -> Recipe:
-    if dataset not in _all().get(name, {}):
-        raise unknown_name(f"recipe for {dataset}", name, recipe_names(dataset))
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _all()[name][dataset].items()}
+    """The recipe for a protocol's base classes: the one for the images that the protocol is made of."""
+    images = load_protocol(dataset).dataset
+    if images not in _all().get(name, {}):
+        raise unknown_name(f"recipe for {dataset}", name, recipe_names(images))
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _all()[name][images].items()}
     return Recipe(name=name, dataset=dataset, **values)
 
 

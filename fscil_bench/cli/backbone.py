@@ -98,20 +98,23 @@ def train(
 def extract(name: str, dataset: str, data_root: Path | None, device: str, threads: int | None, storage: str) -> None:
     """Pass every image of a dataset through BACKBONE (an id or a folder) once and store the features in its folder."""
     from fscil_bench.backbones.store import find_backbone
+    from fscil_bench.protocols import load_protocol
 
+    source = load_protocol(dataset).dataset
     found = find_backbone(name)
     if found.shipped:
         raise UsageError(f"{found.id} is shipped and not to be changed: copy {found.folder} and pass the copy")
 
     from fscil_bench import datasets
     from fscil_bench.backbones.extract import extract as extract_bank
+    from fscil_bench.backbones.extract import session0_protocol
     from fscil_bench.backbones.machine import Machine
     from fscil_bench.files import require_writable
 
     require_writable(found.folder, "a copy of that folder")
-    images = datasets.reader(dataset).open_images(datasets.require_root(data_root))
+    images = datasets.reader(source).open_images(datasets.require_root(data_root))
     made = extract_bank(found, images, Machine(device=device, threads=threads), storage)
-    _tell(made.id, made.folder, made.card["session0"][dataset])
+    _tell(made.id, made.folder, made.card["session0"][session0_protocol(made.card, source).name])
 
 
 def _tell(identity: str, folder: Path, session0: dict[str, float]) -> None:

@@ -30,8 +30,8 @@ def show_result(result: Result, baseline: str | None, differences: Mapping[str, 
         click.echo("Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone.")
     if published:
         _show_caveats(result, published, remark)
-    session0 = result.backbone.card["session0"][protocol.dataset]["learned_head"]
-    click.echo(f"Backbone: {result.backbone.id}; its learned head scores {number(session0)} in session 0 (not in PD)")
+    learned = result.backbone.card["session0"].get(protocol.name, {}).get("learned_head")
+    click.echo(f"Backbone: {result.backbone.id}; its learned head scores {number(learned)} in session 0 (not in PD)")
     click.echo(
         f"Settings: {', '.join(f'{k}={v} ({result.configured.origins[k]})' for k, v in _settings(result)) or 'none'}"
     )

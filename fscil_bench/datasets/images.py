@@ -68,6 +68,19 @@ class ImageSet:
         wanted = np.isin(self.labels, list(classes)) & (self.is_test == (split == "test"))
         return np.flatnonzero(wanted)
 
+    def take(self, rows: Rows) -> "ImageSet":
+        """Some of the images, and the classes they are of."""
+        kept = np.sort(rows)
+        present = np.unique(self.labels[kept])
+        return ImageSet(
+            dataset=self.dataset,
+            classes=tuple(self.classes[label] for label in present),
+            ids=tuple(self.ids[row] for row in kept),
+            labels=np.searchsorted(present, self.labels[kept]),
+            is_test=self.is_test[kept],
+            read=lambda rows, view: self.read(kept[rows], view),
+        )
+
 
 def in_order(
     dataset: str,

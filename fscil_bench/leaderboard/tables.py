@@ -153,6 +153,8 @@ def _published_section(protocol: Protocol) -> list[str]:
         values = [*(cell(row, "avg_acc", t) for t in sessions), *last, *episodes]
         if any(value != "–" for value in values):
             lines.append([row.title, row.source, *values])
+    if not lines:
+        return []
     remark = (
         "Other backbones, training and one fixed draw: not comparable with the rows above digit by digit. Session 0 is "
         "mostly the better of two classifiers, epochs are mostly selected on test data, few-shot columns use another "

@@ -18,6 +18,18 @@ MANY_EPISODES, FEW_EPISODES = 10_000, 2_000  # the same of few-shot episodes
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    """Training images that a protocol tests on: so many of each class, chosen by a seed (`draws.roles` says how)."""
+
+    per_class: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.per_class < 1 or self.seed < 0:
+            raise FscilError(f"held_out needs at least one image a class and a seed from 0, not {self}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Protocol:
     """The sessions of a benchmark: `base` classes, then `sessions` times `way` new ones with `shot` images each.
 
@@ -35,8 +47,9 @@ class Protocol:
     sessions: int  # after the base session
     test: str
     default_backbone: str
-    support_key: str  # what the standard draw lists: "id", or "official-train-index" of the dataset's archive
-    support: tuple[tuple[Any, ...], ...]  # the standard draw: for every new class its images
+    support_key: str  # what the standard draw lists: "id", "official-train-index" of the dataset's archive, or "none"
+    support: tuple[tuple[Any, ...], ...]  # the standard draw: for every new class its images; empty if there is none
+    held_out: HeldOut | None = None  # tests on these training images; None: on the dataset's test images
     sha256: str = field(repr=False)
     validation: int = 0  # classes after the base that are set aside for choosing settings: never donors, never tested
 
@@ -48,6 +61,11 @@ class Protocol:
     def seen(self) -> tuple[int, ...]:
         """The number of classes seen after session 0, 1, ..."""
         return tuple(self.base + t * self.way for t in range(self.sessions + 1))
+
+    @property
+    def is_validation(self) -> bool:
+        """Whether settings may be chosen by it: it looks at no test image of the dataset."""
+        return self.held_out is not None
 
     @property
     def new_classes(self) -> range:
@@ -85,6 +103,8 @@ def parse_protocol(data: dict[str, Any]) -> Protocol:
     values = {k: v for k, v in data.items() if k != "schema"}
     values["classes"] = tuple(data["classes"])
     values["support"] = tuple(tuple(images) for images in data["support"])
+    if "held_out" in data:
+        values["held_out"] = HeldOut(**data["held_out"])
     return Protocol(**values, sha256=sha256_json(data))
 
 

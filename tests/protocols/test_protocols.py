@@ -11,7 +11,12 @@ from fscil_bench.protocols import load_protocol, parse_protocol, protocol_names
 
 @pytest.mark.parametrize(
     ("name", "base", "way", "sessions", "classes"),
-    [("cifar100", 60, 5, 8, 100), ("cub200", 100, 10, 10, 200), ("miniimagenet", 60, 5, 8, 100)],
+    [
+        ("cifar100", 60, 5, 8, 100),
+        ("cub200", 100, 10, 10, 200),
+        ("miniimagenet", 60, 5, 8, 100),
+        ("cifar100-val", 40, 5, 4, 60),
+    ],
 )
 def test_shape(name, base, way, sessions, classes):
     protocol = load_protocol(name)
@@ -21,7 +26,7 @@ def test_shape(name, base, way, sessions, classes):
     assert protocol.seen[-1] == classes
 
 
-@pytest.mark.parametrize("name", protocol_names())
+@pytest.mark.parametrize("name", [name for name in protocol_names() if load_protocol(name).support])
 def test_standard_draw_has_distinct_images_for_every_new_class(name):
     protocol = load_protocol(name)
     assert [len(images) for images in protocol.support] == [5] * len(protocol.new_classes)
@@ -61,6 +66,21 @@ def test_a_changed_file_is_refused(tmp_path, monkeypatch):
             load_protocol("cifar100")
     finally:
         load_protocol.cache_clear()
+
+
+def test_the_validation_protocol_is_made_of_base_classes_alone():
+    real, val = load_protocol("cifar100"), load_protocol("cifar100-val")
+    assert val.classes == real.classes[: real.base]
+    assert val.is_validation
+    assert not val.support
+    assert not any(load_protocol(name).is_validation for name in ("cifar100", "cub200", "miniimagenet"))
+
+
+@pytest.mark.parametrize("held_out", [{"per_class": 0, "seed": 0}, {"per_class": 5, "seed": -1}])
+def test_held_out_images_must_make_sense(held_out):
+    data = json.loads((protocols._folder() / "cifar100-val.json").read_text())
+    with pytest.raises(FscilError, match="held_out"):
+        parse_protocol({**data, "held_out": held_out})
 
 
 def test_other_schemas_are_refused():
