@@ -93,7 +93,7 @@ def _require_unseen(backbone: Backbone, protocol: Protocol) -> None:
     other = load_protocol(trained_for)
     if other.dataset != protocol.dataset:
         return
-    seen = set(other.classes[: other.base]) & set(protocol.classes[protocol.base :])
+    seen = set(other.classes[: other.base]) & {protocol.classes[number] for number in protocol.new_classes}
     if seen or (protocol.held_out is not None and other.held_out != protocol.held_out):
         what = f"{len(seen)} new classes" if seen else "test images"
         raise UsageError(
