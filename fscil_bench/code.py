@@ -4,20 +4,20 @@ import ast
 import inspect
 import sys
 from types import ModuleType
-from typing import Literal
 
 from fscil_bench import banks, episodes, method, metrics, runner
 from fscil_bench.files import sha256_json
 from fscil_bench.protocols import draws
 from fscil_bench.protocols import episodes as sampling
+from fscil_bench.records import Kind
 
-HARNESS: dict[str, tuple[ModuleType, ...]] = {  # what numbers of each kind pass through
+HARNESS: dict[Kind, tuple[ModuleType, ...]] = {  # what numbers of each kind pass through
     "fscil": (banks, draws, method, metrics, runner),
     "fsl": (banks, draws, sampling, method, metrics, episodes),
 }
 
 
-def code_sha256(of: "method.Method", kind: Literal["fscil", "fsl"] = "fscil") -> str:
+def code_sha256(of: "method.Method", kind: Kind = "fscil") -> str:
     """Of the modules of the method's class and its bases, and of the part of the harness that numbers pass through."""
     kinds = [kind for part in (of, *getattr(of, "further", ())) for kind in type(part).__mro__]
     own = {sys.modules[kind.__module__] for kind in kinds if kind.__module__ != "builtins"}

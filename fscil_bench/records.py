@@ -2,7 +2,7 @@
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from fscil_bench.protocols import load_protocol
 
 SCHEMA = "fscil-bench/record/1"
 STANDARD = "standard"
+Kind = Literal["fscil", "fsl"]  # what was measured: sessions, or few-shot episodes
 KINDS = ("fscil", "fsl", "failed")
 
 

@@ -5,7 +5,7 @@ import resource
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from fscil_bench.files import json_bytes, plain, sha256_json, write_json, write_
 from fscil_bench.metrics import Metrics, Summary, measure, measure_as_papers, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.protocols.draws import Split
-from fscil_bench.records import SCHEMA, STANDARD
+from fscil_bench.records import SCHEMA, STANDARD, Kind
 from fscil_bench.registry import Configured
 from fscil_bench.runner import Walk
 
@@ -68,7 +68,7 @@ def score(configured: Configured, backbone: Backbone, split: Split, walk: Walk) 
 
 
 def record_path(
-    root: Path, configured: Configured, protocol: Protocol, backbone: Backbone, kind: Literal["fscil", "fsl"] = "fscil"
+    root: Path, configured: Configured, protocol: Protocol, backbone: Backbone, kind: Kind = "fscil"
 ) -> Path:
     """`<root>/<protocol>/<backbone>/<method>[-8 hex of other settings].<kind>.json`."""
     other = f"-{sha256_json(configured.changed)[:8]}" if configured.changed else ""
@@ -94,7 +94,7 @@ def as_record(result: Result) -> dict[str, Any]:
     }
 
 
-def inputs(kind: Literal["fscil", "fsl"], configured: Configured, backbone: Backbone, split: Split) -> dict[str, Any]:
+def inputs(kind: Kind, configured: Configured, backbone: Backbone, split: Split) -> dict[str, Any]:
     """What a record's numbers follow from."""
     method, card = configured.method, backbone.card
     return {
@@ -150,7 +150,7 @@ def store_failure(path: Path, configured: Configured, backbone: Backbone, split:
     """Put a record that says why the method did not get through, in place of the one at `path`."""
     for place in (Path.cwd(), Path.home()):  # records name no paths of a machine
         error = error.replace(str(place), "...")
-    kind: Literal["fscil", "fsl"] = "fsl" if path.name.endswith(".fsl.json") else "fscil"
+    kind: Kind = "fsl" if path.name.endswith(".fsl.json") else "fscil"
     facts = {"error": " ".join(error.split())[:300], "environment": environment(device="cpu")}
     write_json(failure_path(path), {**inputs(kind, configured, backbone, split), "kind": "failed", "of": kind, **facts})
     path.unlink(missing_ok=True)

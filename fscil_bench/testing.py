@@ -59,7 +59,8 @@ def check_method(name: str, dataset: str = "cifar100") -> None:
         assert torch.allclose(one_by_one, together.expand_as(one_by_one)), "draws in a batch influence each other"
     _check_queries(name, dataset, data)
     _check_forks(name, dataset, data)
-    _check_episodes(name, dataset, data)
+    if configure(name, dataset).method.episodes:
+        _check_episodes(name, dataset, data)
     if configure(name, dataset).method.classwise:
         _check_classwise(name, dataset, data)
 
@@ -107,12 +108,33 @@ def _check_forks(name: str, dataset: str, data: Toy) -> None:
 
 
 def _check_episodes(name: str, dataset: str, data: Toy) -> None:
-    """With the base classes as donors only, answers are the episode's classes alone."""
+    """With the base classes as donors only, answers are the episode's classes alone, and episodes do not mix."""
     donors = Base(data.base.features, data.base.labels, data.base.n_classes, data.base.head, donors_only=True)
-    method = _fitted(name, dataset, donors)
-    method.add_session(Support(data.sessions[0].features[0]))
-    shape = method.scores(data.queries).shape
-    assert shape == (QUERIES, WAY), f"in an episode of {WAY} classes scores have shape {[*shape]}"
+    fitted = _fitted(name, dataset, donors)
+    support, queries = data.sessions[0].features, data.sessions[1].features.flatten(1, 2)  # each episode has its own
+
+    def scores(some: Tensor, of: Tensor) -> Tensor:
+        method = fitted.fork()
+        method.generator = torch.Generator().manual_seed(0)
+        method.add_session(Support(some))
+        return method.scores(of)
+
+    alone = [scores(some, of) for some, of in zip(support, queries, strict=True)]
+    for part in alone:
+        shape = (queries.shape[1], WAY)
+        assert part.shape == shape, f"in an episode of {WAY} classes scores have shape {[*part.shape]}"
+    kind = type(fitted)
+    assert kind.batched or kind.episode_block >= 1, "episode_block is a number of episodes"
+    if kind.batched:
+        together = scores(support, queries)
+        assert together.shape == (len(support), *shape), (
+            f"in {len(support)} episodes scores have shape {together.shape}"
+        )
+        assert torch.allclose(torch.stack(alone), together), "episodes in a batch influence each other"
+    elif kind.episode_block > 1:
+        again = [scores(support[:2], queries[:2]) for _ in range(2)]
+        assert again[0].shape == (2, *shape), f"in two episodes scores have shape {[*again[0].shape]}"
+        assert torch.equal(*again), "the same block of episodes twice gives other scores"
 
 
 def _check_classwise(name: str, dataset: str, data: Toy) -> None:
