@@ -71,12 +71,13 @@ def stale_tables(root: Path, rows: Sequence[Row], episodes: Sequence[EpisodeRow]
 def _markdown(protocol: Protocol, rows: Sequence[Row], episodes: Sequence[EpisodeRow]) -> str:
     parts = [f"# {protocol.title}", MADE]
     for seen in (False, True):
-        group = [row for row in (*rows, *episodes) if row.seen_new_classes == seen]
-        if seen and group:
+        group = [row for row in rows if row.seen_new_classes == seen]
+        few_shot = [row for row in episodes if row.seen_new_classes == seen]
+        if seen and (group or few_shot):
             parts.append("# Ranked apart: backbones whose pretraining has seen new classes or test images")
-        for bank in dict.fromkeys(row.bank for row in group):
-            few_shot = [row for row in episodes if row.bank == bank]
-            parts += _backbone_section(protocol, [row for row in rows if row.bank == bank], few_shot)
+        for bank in dict.fromkeys(row.bank for row in (*group, *few_shot)):
+            of_bank = [row for row in group if row.bank == bank]
+            parts += _backbone_section(protocol, of_bank, [row for row in few_shot if row.bank == bank])
     parts += _published_section(protocol)
     words = (*DEFINITIONS.values(), PD_DEFINITION, EPISODES_DEFINITION)
     parts += ["## What the words mean", "\n".join(f"- {line}" for line in words)]
