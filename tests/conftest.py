@@ -137,6 +137,12 @@ def toy_bank():
     return make_toy_bank
 
 
+@pytest.fixture(scope="session")
+def shared_toy_bank():
+    """The same, for fixtures that many tests share."""
+    return make_toy_bank
+
+
 @pytest.fixture
 def toy_backbone(tmp_path):
     """Makes a backbone folder with a toy bank; returns the folder."""
