@@ -91,9 +91,7 @@ def test_classes_of_different_size_give_all_their_images(toy_bank):
     bank = toy_bank(train=17, test=6)
     keep = ~((bank.labels == 70) & ~bank.is_test & (np.arange(len(bank.labels)) % 17 > 13))
     ids = tuple(name for name, kept in zip(bank.ids, keep, strict=True) if kept)
-    smaller = replace(
-        bank, features=bank.features[keep], labels=bank.labels[keep], is_test=bank.is_test[keep], ids=ids
-    )
+    smaller = replace(bank, features=bank.features[keep], labels=bank.labels[keep], is_test=bank.is_test[keep], ids=ids)
     split = Split(load_protocol("cifar100"), smaller)
     some = Sampler(split, Plan()).sample(0, 3000)
     both = np.concatenate((some.support, some.queries), axis=2)
