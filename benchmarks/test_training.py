@@ -51,14 +51,7 @@ def test_augmentation_leaves_95_percent_of_the_throughput(benchmark):
 
     def both() -> None:
         bare = timed(plain)
-        ratios.append(
-            bare
-            / timed(
-                lambda: _train_epoch(
-                    fabric, model, optimizer, plan, images, normalise, torch.contiguous_format, 0, silent
-                )
-            )
-        )
+        ratios.append(bare / timed(lambda: _train_epoch(fabric, model, optimizer, plan, images, normalise, 0, silent)))
 
     benchmark.pedantic(both, rounds=ROUNDS, warmup_rounds=1)
     ratio = statistics.median(ratios[1:])

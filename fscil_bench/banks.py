@@ -18,7 +18,8 @@ from fscil_bench.errors import FscilError
 from fscil_bench.files import write_atomically
 
 SCHEMA = "fscil-bench/bank/1"
-STORAGE = {"f16": torch.float16, "f32": torch.float32}
+STORAGE = ("f16", "f32", "int8")  # of features on disk
+LEVELS = 255  # of int8
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Bank:
 
     dataset: str
     classes: tuple[str, ...]
-    features: Tensor  # [N, d], as stored
+    features: Tensor  # [N, d], float16 or float32
     labels: npt.NDArray[np.int64]  # [N], index into classes
     is_test: npt.NDArray[np.bool_]  # [N]
     ids: tuple[str, ...]  # [N]
@@ -36,11 +37,38 @@ class Bank:
     sha256: str = field(default="", repr=False)
 
 
-def write_bank(path: Path, bank: Bank) -> None:
+def encode(features: Tensor, storage: str) -> dict[str, Tensor]:
+    """Features as tensors to store.
+
+    int8 holds 256 steps between the least and the greatest value of every dimension, on the scale of square roots:
+    averages of rectified maps crowd near zero, and some methods take their root.
+    """
+    if storage != "int8":
+        return {"features": features.to({"f16": torch.float16, "f32": torch.float32}[storage]).contiguous()}
+    roots = features.float().abs().sqrt() * features.sign()
+    low = roots.amin(dim=0).clamp(max=0)  # zero stays zero where nothing is negative
+    step = ((roots.amax(dim=0) - low) / LEVELS).clamp(min=torch.finfo(torch.float32).tiny)
+    return {
+        "features": ((roots - low) / step).round().to(torch.uint8).contiguous(),
+        "features.low": low,
+        "features.step": step,
+    }
+
+
+def decode(tensors: Mapping[str, Tensor]) -> Tensor:
+    """The features that `encode` stored."""
+    stored = tensors["features"]
+    if stored.dtype != torch.uint8:
+        return stored
+    roots = stored.float().mul_(tensors["features.step"]).add_(tensors["features.low"])
+    return roots.mul_(roots.abs())
+
+
+def write_bank(path: Path, bank: Bank, storage: str = "f16") -> None:
     if any("\n" in i for i in bank.ids):
         raise FscilError("an image name contains a line break: rename it")
     tensors = {
-        "features": bank.features.contiguous(),
+        **encode(bank.features, storage),
         "labels": torch.from_numpy(bank.labels.astype(np.int16)),
         "is_test": torch.from_numpy(bank.is_test.astype(np.uint8)),
         "ids": torch.frombuffer(bytearray("\n".join(bank.ids).encode()), dtype=torch.uint8),
@@ -65,7 +93,7 @@ def open_bank(backbone: Backbone, dataset: str) -> Bank:
         return Bank(
             dataset=about.pop("dataset"),
             classes=tuple(about.pop("classes")),
-            features=tensors["features"],
+            features=decode(tensors),
             labels=tensors["labels"].numpy().astype(np.int64),
             is_test=tensors["is_test"].numpy().astype(bool),
             ids=tuple(tensors["ids"].numpy().tobytes().decode().split("\n")),

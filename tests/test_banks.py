@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fscil_bench.backbones.store import bank_name, find_backbone, open_backbone
-from fscil_bench.banks import open_bank
+from fscil_bench.banks import STORAGE, decode, encode, open_bank, write_bank
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import read_json, sha256_file, write_json
 
@@ -68,3 +68,30 @@ def test_damaged_cards_are_named(toy_backbone):
 def test_unknown_backbones_are_named():
     with pytest.raises(UsageError, match="unknown backbone 'cifar100-resnet20-shrt'"):
         find_backbone("cifar100-resnet20-shrt")
+
+
+def test_int8_keeps_roots_within_half_a_step(toy_bank):
+    features = toy_bank().features.float() ** 3
+    stored = encode(features, "int8")
+    assert stored["features"].dtype == torch.uint8
+    error = (decode(stored).sqrt() - features.sqrt()).abs()
+    assert (error <= stored["features.step"] * 0.501).all()
+
+
+def test_int8_keeps_zero_sign_and_constant_dimensions():
+    features = torch.tensor([[0.0, -4.0, 2.0], [1.0, 9.0, 2.0], [4.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
+    got = decode(encode(features, "int8"))
+    assert (got[[0, 3], 0] == 0).all()
+    torch.testing.assert_close(got, features, atol=0.12, rtol=0.01)
+    assert torch.equal(decode(encode(torch.zeros(3, 2), "int8")), torch.zeros(3, 2))
+
+
+@pytest.mark.parametrize("storage", STORAGE)
+def test_every_storage_comes_back(tmp_path, toy_backbone, toy_bank, storage):
+    folder = toy_backbone()
+    path = folder / bank_name("cifar100")
+    write_bank(path, toy_bank(), storage)
+    card = read_json(folder / "card.json", "card")
+    write_json(folder / "card.json", {**card, "files": {path.name: sha256_file(path)}})
+    got = open_bank(open_backbone(folder), "cifar100").features
+    torch.testing.assert_close(got.float(), toy_bank().features.float(), atol=0.02, rtol=0)

@@ -5,10 +5,13 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from fscil_bench.backbones.extract import session0_accuracy
 from fscil_bench.backbones.store import Backbone, list_backbones
-from fscil_bench.protocols import load_protocol
+from fscil_bench.errors import UsageError
+from fscil_bench.evaluate import Arena
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -39,8 +42,47 @@ def shipped() -> list[Backbone]:
     return [backbone for backbone in list_backbones() if backbone.shipped]
 
 
-def test_the_default_cifar100_backbone_is_shipped():
-    assert load_protocol("cifar100").default_backbone in [backbone.id for backbone in shipped()]
+BENCHMARKS = ("cifar100", "cub200", "miniimagenet")
+TEST_IMAGES = {  # by session, as the literature counts them
+    "cifar100": [6000 + 500 * t for t in range(9)],
+    "cub200": [2864, 3143, 3430, 3728, 4028, 4326, 4614, 4911, 5206, 5494, 5794],
+    "miniimagenet": [6000 + 500 * t for t in range(9)],
+}
+
+
+@pytest.fixture(scope="module", params=BENCHMARKS)
+def arena(request):
+    return Arena(request.param)
+
+
+def test_default_backbones_are_shipped(arena):
+    assert arena.backbone.shipped
+    assert arena.backbone.id == arena.protocol.default_backbone
+
+
+def test_shipped_banks_have_the_known_test_images(arena):
+    targets = arena.split.targets[arena.split.test_rows]
+    assert [int((targets < seen).sum()) for seen in arena.protocol.seen] == TEST_IMAGES[arena.protocol.name]
+    assert not arena.split.bank.is_test[arena.split.base_rows].any()
+
+
+def test_standard_supports_are_training_images_of_the_right_classes(arena):
+    if arena.protocol.support_key != "id":
+        with pytest.raises(UsageError, match="official archive"):
+            arena.draws(["standard"])
+        return
+    rows = arena.draws(["standard"])[0].rows
+    assert rows.shape == (len(arena.protocol.new_classes), 5)
+    assert len(np.unique(rows)) == rows.size
+    assert (arena.split.targets[rows] == np.array(arena.protocol.new_classes)[:, None]).all()
+    assert not arena.split.bank.is_test[rows].any()
+
+
+def test_session_0_is_what_the_card_says(arena):
+    got = session0_accuracy(arena.split.bank, arena.protocol)
+    card = arena.backbone.card["session0"][arena.protocol.name]
+    assert got["prototypes"] == pytest.approx(card["prototypes"], abs=0.05)  # the card's is of unrounded features
+    assert got["prototypes"] >= {"cifar100": 70, "cub200": 68, "miniimagenet": 50}[arena.protocol.name]
 
 
 def test_shipped_records_are_whole_and_current():
@@ -48,8 +90,9 @@ def test_shipped_records_are_whole_and_current():
 
     loaded = load_rows([(shipped_root() / "records", False)])
     assert loaded.problems == []
-    assert {row.method for row in loaded.rows} >= {"protonet", "teen", "simteen"}
-    assert (shipped_root() / "cifar100.md").is_file()
+    for dataset in BENCHMARKS:
+        assert {row.method for row in loaded.rows if row.protocol == dataset} >= {"protonet", "teen", "simteen"}
+        assert (shipped_root() / f"{dataset}.md").is_file()
 
 
 @pytest.mark.parametrize("backbone", shipped(), ids=lambda backbone: backbone.id)

