@@ -8,7 +8,7 @@ a dataclass with these verbs (or subclass `PrototypeMethod` and write `calibrate
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
@@ -31,10 +31,16 @@ class Base:
     head: Mapping[str, Tensor] = field(default_factory=dict)  # what the backbone's recipe left for inference
     donors_only: bool = False  # in few-shot episodes: the base classes may be learned from but are not answers
 
-    def means(self) -> Tensor:
-        """The mean feature of every base class, [B, d]."""
-        sums = self.features.new_zeros(self.n_classes, self.features.shape[-1]).index_add(0, self.labels, self.features)
+    def means(self, embed: Callable[[Tensor], Tensor] = lambda features: features) -> Tensor:
+        """The mean feature of every base class, [B, d]; `embed` is done to the features first."""
+        features = embed(self.features)
+        sums = features.new_zeros(self.n_classes, features.shape[-1]).index_add(0, self.labels, features)
         return sums / torch.bincount(self.labels, minlength=self.n_classes)[:, None]
+
+    def by_class(self, features: Tensor) -> tuple[Tensor, ...]:
+        """The rows of `features`, one a base image, class by class: B x [n, d]."""
+        counts = torch.bincount(self.labels, minlength=self.n_classes).tolist()
+        return tuple(features[self.labels.argsort(stable=True)].split(counts))
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Support:
     """The labelled images of one session: W new classes with K images each, in the protocol's class order."""
 
     features: Tensor  # [*, W, K, d]
+    all_features: tuple[Tensor, ...] = ()  # privilege "all_data" alone: all training images of each class, W x [N, d]
 
 
 @dataclass(frozen=True)
@@ -76,12 +83,12 @@ class Method(ABC):
     recipe: ClassVar[str | None] = None  # the backbone recipe it cannot do without
     baseline: ClassVar[str | None] = None  # the method it builds on; `run` shows the paired difference
     batched: ClassVar[bool] = True  # takes a leading batch of draws or episodes
-    episodes: ClassVar[bool] = True  # takes part in few-shot episodes
     episode_block: ClassVar[int] = 1  # if not batched: the fixed number of episodes it takes at once nevertheless
     classwise: ClassVar[bool] = False  # a class's score does not change when classes are added
     compared_with: ClassVar[tuple[str, ...]] = ()  # methods its paper is measured against in few-shot episodes
     costly: ClassVar[bool] = False  # then 10 random draws and 2,000 episodes are a full row, not 100 and 10,000
     sampled: ClassVar[bool] = False  # draws random numbers: `check` then allows for other libraries' streams
+    episodes: ClassVar[bool] = True  # makes sense in few-shot episodes, where base classes are donors only
     defaults: ClassVar[tuple[Default, ...]] = ()
     variants: ClassVar[tuple[Mapping[str, Any], ...]] = ()  # other settings that deserve a leaderboard row
 
@@ -102,7 +109,8 @@ class Method(ABC):
         """[Q, d] or [*, Q, d] to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
 
     @classmethod
-    def only_calibrates(cls) -> bool:
+    def can_be_added(cls) -> bool:
+        """Whether it can stand as Y in `X+Y`."""
         return False
 
     def trained_parameters(self) -> int:
@@ -115,41 +123,65 @@ class Method(ABC):
 
 @dataclass(kw_only=True)
 class PrototypeMethod(Method):
-    """One prototype a class, compared by cosine: the shot mean, after whatever `calibrate` does to it."""
+    """One prototype a class, compared by cosine. Each step is a verb that a method may write anew."""
 
     classwise = True
 
-    further: "tuple[PrototypeMethod, ...]" = field(init=False, default=())  # more calibrations, in `X+Y` those of Y
+    further: "tuple[PrototypeMethod, ...]" = field(init=False, default=())  # in `X+Y`, the methods Y
     base: Tensor = field(init=False, repr=False, compare=False)  # [B, d]
     new: tuple[Tensor, ...] = field(init=False, repr=False, compare=False)  # [*, W, d] for each session
     donors_only: bool = field(init=False, repr=False, compare=False)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """What a feature becomes before anything else is done with it, base, support and query alike."""
+        return features
+
+    def prototypes(self, support: Support) -> Tensor:
+        """A session's prototypes before calibration, [*, W, d]."""
+        return self.embed(support.features).mean(dim=-2)
 
     def calibrate(self, new: Tensor, base: Tensor) -> Tensor:
         """Better prototypes for a session's classes: [*, W, d] shot means, [B, d] base prototypes -> [*, W, d]."""
         return new
 
+    def adjust(self, scores: Tensor, n_base: int) -> Tensor:
+        """Better scores: [*, Q, C] -> [*, Q, C]; the first n_base classes are base classes, none in an episode."""
+        return scores
+
     def fit_base(self, base: Base) -> None:
-        self.base, self.new, self.donors_only = base.means(), (), base.donors_only
+        self.base, self.new, self.donors_only = base.means(self.embed), (), base.donors_only
 
     def add_session(self, support: Support) -> None:
-        prototypes = support.features.mean(dim=-2)
+        prototypes = self.prototypes(support)
         for method in (self, *self.further):
             prototypes = method.calibrate(prototypes, self.base)
         self.new = (*self.new, prototypes)
 
     @classmethod
-    def only_calibrates(cls) -> bool:
-        """Whether it can stand as Y in `X+Y`: it adds `calibrate` and nothing else, and needs nothing special."""
-        verbs = ("fit_base", "add_session", "scores")
+    def can_be_added(cls) -> bool:
+        """It writes `calibrate` or `adjust` and nothing else, and needs nothing special."""
+        verbs = ("embed", "prototypes", "fit_base", "add_session", "scores")
         plain = all(getattr(cls, verb) is getattr(PrototypeMethod, verb) for verb in verbs)
         return plain and not (cls.privileges or cls.sampled or cls.recipe or cls.exemplars)
 
     def scores(self, queries: Tensor) -> Tensor:
+        queries = self.embed(queries)
         parts = [cosine(queries, torch.cat(self.new, dim=-2))] if self.new else []
         if not self.donors_only:
             parts = [cosine(queries, self.base), *parts]
-        batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))  # torch's own takes a second to load
-        return torch.cat([part.expand(*batch, part.shape[-1]) for part in parts], dim=-1)
+        return self.adjusted(side_by_side(parts))
+
+    def adjusted(self, scores: Tensor) -> Tensor:
+        """Scores after this method's `adjust` and those of the methods added to it."""
+        for method in (self, *self.further):
+            scores = method.adjust(scores, 0 if self.donors_only else len(self.base))
+        return scores
+
+
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """Scores of several groups of classes as one, [*, Q, C]; what is the same for the whole batch is repeated."""
+    batch = np.broadcast_shapes(*(part.shape[:-1] for part in parts))  # torch's own takes a second to load
+    return torch.cat([part.expand(*batch, part.shape[-1]) for part in parts], dim=-1)
 
 
 def cosine(queries: Tensor, prototypes: Tensor) -> Tensor:
@@ -163,3 +195,8 @@ def cosine(queries: Tensor, prototypes: Tensor) -> Tensor:
 def unit(x: Tensor) -> Tensor:
     """x / ||x||."""
     return F.normalize(x, dim=-1)
+
+
+def tukey(x: Tensor, power: float) -> Tensor:
+    """Tukey's ladder of powers, x ** power; negative numbers keep their sign."""
+    return x.sign() * x.abs() ** power

@@ -1,7 +1,7 @@
 """Methods by name, found through the entry-point group `fscil_bench.methods`: built-ins and outsiders alike.
 
-`X+Y` is the prototype method X whose new prototypes are calibrated once more by the prototype method Y; settings of Y
-are called `Y.name`.
+`X+Y` is the prototype method X whose new prototypes are calibrated once more, and its scores adjusted once more, by the
+prototype method Y; settings of Y are called `Y.name`.
 """
 
 import ast
@@ -85,8 +85,10 @@ def load_method(name: str) -> "type[Method]":
         if not issubclass(host, PrototypeMethod) or host.add_session is not PrototypeMethod.add_session:
             raise UsageError(f"method {name}: {first} does not calibrate prototypes, so nothing can be added to it")
         for part in others:
-            if not load_method(part).only_calibrates() or name.split("+").count(part) > 1:
-                raise UsageError(f"method {name}: {part} cannot be added: it does more than calibrate, or comes twice")
+            if not load_method(part).can_be_added() or name.split("+").count(part) > 1:
+                raise UsageError(
+                    f"method {name}: {part} cannot be added: it does more than calibrate or adjust, or comes twice"
+                )
         return host
     entry = _entry(name)
     try:

@@ -84,7 +84,12 @@ def _fork(method: Method, split: Split, draws: Sequence[Draw]) -> tuple[Method, 
     walker.generator = named_generator(*(draw.name for draw in draws))
     rows = np.stack([draw.rows for draw in draws])
     support = _take(split, rows if method.batched else rows[0])  # [*, new classes, shot, d]
-    return walker, [Support(s) for s in support.split(split.protocol.way, dim=-3)]
+    sessions = support.split(split.protocol.way, dim=-3)
+    if "all_data" not in method.privileges:
+        return walker, [Support(shots) for shots in sessions]
+    whole = [_take(split, split.train_of[number]) for number in split.protocol.new_classes]
+    way = split.protocol.way
+    return walker, [Support(shots, tuple(whole[i * way : (i + 1) * way])) for i, shots in enumerate(sessions)]
 
 
 def _batches(method: Method, draws: int, queries: int, classes: int) -> Iterator[slice]:

@@ -6,11 +6,13 @@ def test_contract():
     check_method("my-method")
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from fscil_bench.errors import UsageError
 from fscil_bench.method import Base, Method, Support
 from fscil_bench.registry import configure
 
@@ -22,7 +24,7 @@ class Toy:
     """Small random features: base classes, and several draws of two sessions."""
 
     base: Base
-    sessions: tuple[Support, ...]  # features [draws, way, shot, d]
+    sessions: tuple[Support, ...]  # features [draws, way, shot, d], and all images of each class
     queries: Tensor
 
 
@@ -39,8 +41,10 @@ def toy(seed: int = 0, draws: int = 3) -> Toy:
         BASE_CLASSES,
         {"weight": features(BASE_CLASSES), "scale": torch.tensor(16.0)},
     )
-    sessions = tuple(Support(features(draws, WAY, SHOT)) for _ in range(SESSIONS))
-    return Toy(base, sessions, features(QUERIES))
+    shots = [features(draws, WAY, SHOT) for _ in range(SESSIONS)]
+    queries = features(QUERIES)
+    sessions = tuple(Support(s, tuple(features(3 + k) for k in range(WAY))) for s in shots)
+    return Toy(base, sessions, queries)
 
 
 def check_method(name: str, dataset: str = "cifar100") -> None:
@@ -57,10 +61,10 @@ def check_method(name: str, dataset: str = "cifar100") -> None:
     if batched:
         together = _scores(name, dataset, data, None)
         assert torch.allclose(one_by_one, together.expand_as(one_by_one)), "draws in a batch influence each other"
+    _check_order(name, dataset, data)
     _check_queries(name, dataset, data)
     _check_forks(name, dataset, data)
-    if configure(name, dataset).method.episodes:
-        _check_episodes(name, dataset, data)
+    _check_episodes(name, dataset, data)
     if configure(name, dataset).method.classwise:
         _check_classwise(name, dataset, data)
 
@@ -76,8 +80,48 @@ def _scores(name: str, dataset: str, data: Toy, draw: int | None, sessions: int 
     """Scores after some sessions of one draw, or of all at once."""
     method = _fitted(name, dataset, data.base)
     for support in data.sessions[:sessions]:
-        method.add_session(Support(support.features if draw is None else support.features[draw]))
+        method.add_session(_given(method, support, draw))
     return method.scores(data.queries)
+
+
+def _given(method: Method, support: Support, draw: int | None) -> Support:
+    """What the runner would hand this method: all images of a class for that privilege alone."""
+    shots = support.features if draw is None else support.features[draw]
+    return Support(shots, support.all_features if "all_data" in method.privileges else ())
+
+
+def _check_order(name: str, dataset: str, data: Toy) -> None:
+    """Closed forms do not depend on the order of images, nor of classes; random numbers may fall otherwise."""
+    if configure(name, dataset).method.sampled:
+        return
+    expected = _scores(name, dataset, data, 0)
+    for what, changed, columns in _reordered(data):
+        assert torch.allclose(expected[:, columns], _scores(name, dataset, changed, 0)), (
+            f"scores depend on the order of {what}"
+        )
+
+
+def _reordered(data: Toy) -> list[tuple[str, Toy, Tensor]]:
+    """The same data in other orders, each with what the order is of and where the classes' scores now are."""
+    mixed = torch.randperm(len(data.base.labels), generator=torch.Generator().manual_seed(1))
+    images = replace(data.base, features=data.base.features[mixed], labels=data.base.labels[mixed])
+    back = torch.arange(BASE_CLASSES).flip(0)
+    classes = replace(data.base, labels=back[data.base.labels], head=_each(data.base.head, lambda rows: rows.flip(0)))
+    shots = tuple(Support(s.features.flip(-2), tuple(x.flip(0) for x in s.all_features)) for s in data.sessions)
+    new = tuple(Support(s.features.flip(-3), s.all_features[::-1]) for s in data.sessions)
+    columns = torch.arange(BASE_CLASSES + WAY * SESSIONS)
+    in_session = columns[BASE_CLASSES:].view(SESSIONS, WAY).flip(1).flatten()
+    return [
+        ("base images", replace(data, base=images), columns),
+        ("base classes", replace(data, base=classes), torch.cat([back, columns[BASE_CLASSES:]])),
+        ("support images", replace(data, sessions=shots), columns),
+        ("a session's classes", replace(data, sessions=new), torch.cat([columns[:BASE_CLASSES], in_session])),
+    ]
+
+
+def _each(head: Mapping[str, Tensor], change: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+    """The head with its rows changed, where it has one a base class."""
+    return {key: change(x) if x.ndim and len(x) == BASE_CLASSES else x for key, x in head.items()}
 
 
 def _check_queries(name: str, dataset: str, data: Toy) -> None:
@@ -96,12 +140,12 @@ def _check_forks(name: str, dataset: str, data: Toy) -> None:
         fork.generator = torch.Generator().manual_seed(0)
     for support in data.sessions:
         for draw, fork in enumerate(forks):
-            fork.add_session(Support(support.features[draw]))
+            fork.add_session(_given(fork, support, draw))
     for draw, fork in enumerate(forks):
         alone = _fitted(name, dataset, data.base).fork()
         alone.generator = torch.Generator().manual_seed(0)
         for support in data.sessions:
-            alone.add_session(Support(support.features[draw]))
+            alone.add_session(_given(alone, support, draw))
         assert torch.equal(alone.scores(data.queries), fork.scores(data.queries)), (
             "forks share state: add_session must set attributes anew, not change them in place"
         )
@@ -109,7 +153,10 @@ def _check_forks(name: str, dataset: str, data: Toy) -> None:
 
 def _check_episodes(name: str, dataset: str, data: Toy) -> None:
     """With the base classes as donors only, answers are the episode's classes alone, and episodes do not mix."""
-    donors = Base(data.base.features, data.base.labels, data.base.n_classes, data.base.head, donors_only=True)
+    donors = replace(data.base, donors_only=True)
+    if not configure(name, dataset).method.episodes:
+        _check_no_episodes(name, dataset, donors)
+        return
     fitted = _fitted(name, dataset, donors)
     support, queries = data.sessions[0].features, data.sessions[1].features.flatten(1, 2)  # each episode has its own
 
@@ -135,6 +182,14 @@ def _check_episodes(name: str, dataset: str, data: Toy) -> None:
         again = [scores(support[:2], queries[:2]) for _ in range(2)]
         assert again[0].shape == (2, *shape), f"in two episodes scores have shape {[*again[0].shape]}"
         assert torch.equal(*again), "the same block of episodes twice gives other scores"
+
+
+def _check_no_episodes(name: str, dataset: str, donors: Base) -> None:
+    try:
+        _fitted(name, dataset, donors)
+    except UsageError:
+        return
+    raise AssertionError("declares itself of no use in episodes, but fit_base takes donors without a UsageError")
 
 
 def _check_classwise(name: str, dataset: str, data: Toy) -> None:

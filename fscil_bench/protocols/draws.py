@@ -99,7 +99,8 @@ class Split:
             )
 
     @cached_property
-    def _train_of(self) -> list[Rows]:
+    def train_of(self) -> list[Rows]:
+        """The training rows of each class."""
         return _by_class(self.protocol, self.targets, self.train_rows)
 
     def random_draw(self, seed: int) -> Draw:
@@ -107,7 +108,7 @@ class Split:
         shot = self.protocol.shot
         rows = np.empty((len(self.protocol.new_classes), shot), dtype=np.int64)
         for i, number in enumerate(self.protocol.new_classes):
-            of_class = self._train_of[number]
+            of_class = self.train_of[number]
             if len(of_class) < shot:
                 raise UsageError(
                     f"class {self.protocol.classes[number]} has {len(of_class)} training images, {shot} are needed: "

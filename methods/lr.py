@@ -1,0 +1,78 @@
+"""Logistic regression on frozen features: the classifier of distribution calibration without the calibration."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from fscil_bench.gaussians import Gaussians
+from fscil_bench.logistic import Linear, fit
+from fscil_bench.method import Base, Method, Support, setting
+
+
+@dataclass(kw_only=True)
+class LogisticRegression(Method):
+    """Fit a logistic regression anew after each session, over all classes seen.
+
+    No image of a base class is kept: samples from its normal distribution stand for it, `samples` to a class, drawn
+    once. A new class is its support images, each counted as often as it takes to weigh as much as a base class. In an
+    episode there are the support images alone, counted once.
+    """
+
+    paper = "Yang et al., Free Lunch for Few-shot Learning: Distribution Calibration, ICLR 2021 (its ablation)"
+    baseline = "protonet"
+    deviations = (
+        "the paper knows episodes only; in sessions base classes are represented by samples from their Gaussians",
+        "in sessions support images are repeated, so that new classes weigh as much as base classes",
+    )
+    batched = False
+    costly = True
+    sampled = True
+
+    samples: int = setting(100, "features that stand for a class in sessions", low=1)
+    c: float = setting(1.0, "C of the logistic regression: the weight of the data against the penalty", low=1e-6)
+
+    features: Tensor = field(init=False, repr=False, compare=False)  # [*, n, d], all that it is fitted to
+    labels: Tensor = field(init=False, repr=False, compare=False)  # [n]
+    classifier: Linear | None = field(init=False, repr=False, compare=False, default=None)
+    donors_only: bool = field(init=False, repr=False, compare=False)
+
+    def embed(self, features: Tensor) -> Tensor:
+        """What a feature becomes before anything else is done with it."""
+        return features
+
+    def represent(self, shots: Tensor) -> Tensor:
+        """What stands for new classes in the fit: [*, W, K, d] -> [*, W, m, d]."""
+        copies = 1 if self.donors_only else max(1, round(self.samples / shots.shape[-2]))
+        return shots.repeat_interleave(copies, dim=-2)
+
+    def fit_base(self, base: Base) -> None:
+        self.donors_only = base.donors_only
+        self.features, self.labels = base.features[:0], base.labels[:0]
+        if not base.donors_only:
+            classes = base.by_class(self.embed(base.features))
+            self._learn(Gaussians.of(classes).sample(self.samples, self.generator))
+
+    def add_session(self, support: Support) -> None:
+        self._learn(self.represent(self.embed(support.features)))
+
+    def scores(self, queries: Tensor) -> Tensor:
+        assert self.classifier is not None, "scores before a session of an episode"
+        return self.classifier.scores(self.embed(queries))
+
+    def trained_parameters(self) -> int:
+        if self.classifier is None:
+            return 0
+        c, d = self.classifier.weights.shape[-2:]
+        return c * (d + 1)
+
+    def _learn(self, new: Tensor) -> None:
+        """Add classes, [*, W, m, d], and fit all of them; the last fit is where this one starts."""
+        *batch, way, count, d = new.shape
+        known = 0 if self.classifier is None else self.classifier.weights.shape[-2]
+        numbers = torch.arange(known, known + way).repeat_interleave(count)
+        self.labels = torch.cat([self.labels, numbers])
+        old = self.features.expand(*batch, *self.features.shape[-2:])
+        self.features = torch.cat([old, new.reshape(*batch, way * count, d)], dim=-2)
+        start = None if self.classifier is None else self.classifier.widened(known + way)
+        self.classifier = fit(self.features, self.labels, known + way, c=self.c, start=start)
