@@ -5,21 +5,26 @@ import inspect
 import sys
 from types import ModuleType
 
-from fscil_bench import banks, method, metrics, runner
+from fscil_bench import banks, episodes, method, metrics, runner
 from fscil_bench.files import sha256_json
 from fscil_bench.protocols import draws
+from fscil_bench.protocols import episodes as sampling
+from fscil_bench.records import Kind
 
-HARNESS: tuple[ModuleType, ...] = (banks, draws, method, metrics, runner)
+HARNESS: dict[Kind, tuple[ModuleType, ...]] = {  # what numbers of each kind pass through
+    "fscil": (banks, draws, method, metrics, runner),
+    "fsl": (banks, draws, sampling, method, metrics, episodes),
+}
 
 
-def code_sha256(of: "method.Method") -> str:
+def code_sha256(of: "method.Method", kind: Kind = "fscil") -> str:
     """Of the modules of the method's class and its bases, of what they import from their own package or this one, and
     of the part of the harness that numbers pass through."""
-    kinds = [kind for part in (of, *getattr(of, "further", ())) for kind in type(part).__mro__]
-    modules = {module.__name__: module for module in HARNESS}
-    for kind in kinds:
-        if kind.__module__ not in ("builtins", "abc"):
-            _collect(sys.modules[kind.__module__], modules)
+    classes = [cls for part in (of, *getattr(of, "further", ())) for cls in type(part).__mro__]
+    modules = {module.__name__: module for module in HARNESS[kind]}
+    for cls in classes:
+        if cls.__module__ not in ("builtins", "abc"):
+            _collect(sys.modules[cls.__module__], modules)
     return sha256_json({name: _essence(inspect.getsource(module)) for name, module in sorted(modules.items())})
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 from fscil_bench import datasets
 from fscil_bench.backbones.store import Backbone, find_backbone
 from fscil_bench.banks import open_bank
+from fscil_bench.episode_results import EpisodeResult
+from fscil_bench.episodes import play
 from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.protocols import FEW, MANY, Protocol, load_protocol, protocol_names
 from fscil_bench.protocols.draws import Draw, Split, UnresolvedDrawError
+from fscil_bench.protocols.episodes import Plan
 from fscil_bench.records import STANDARD
 from fscil_bench.registry import Configured
 from fscil_bench.results import Result, score
@@ -46,13 +49,27 @@ class Arena:
     def run(
         self, configured: Configured, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None
     ) -> Result:
+        if not self.protocol.sessions:
+            raise UsageError(f"{self.protocol.name} has no sessions: `fscil-bench fsl` plays few-shot episodes on it")
+        self._require_recipe(configured)
+        return score(configured, self.backbone, self.split, walk(configured.method, self.split, draws, advance))
+
+    def play(
+        self, configured: Configured, plan: Plan, advance: Callable[[int], None] = lambda n: None
+    ) -> EpisodeResult:
+        """Few-shot episodes, on classes that the backbone has not been trained on."""
+        if not configured.method.episodes:
+            raise UsageError(f"method {configured.name} does not take part in few-shot episodes")
+        self._require_recipe(configured)
+        return EpisodeResult(configured, self.backbone, self.split, play(configured.method, self.split, plan, advance))
+
+    def _require_recipe(self, configured: Configured) -> None:
         recipe = configured.method.recipe
         if recipe is not None and self.backbone.card["recipe"]["name"] != recipe:
             raise UsageError(
                 f"method {configured.name} needs a backbone trained with recipe {recipe}; {self.backbone.id} was not: "
                 "pass one with --backbone"
             )
-        return score(configured, self.backbone, self.split, walk(configured.method, self.split, draws, advance))
 
     def _draw(self, name: str) -> Draw:
         if name == STANDARD:
@@ -76,7 +93,7 @@ def _require_unseen(backbone: Backbone, protocol: Protocol) -> None:
     other = load_protocol(trained_for)
     if other.dataset != protocol.dataset:
         return
-    seen = set(other.classes[: other.base]) & set(protocol.classes[protocol.base :])
+    seen = set(other.classes[: other.base]) & {protocol.classes[number] for number in protocol.new_classes}
     if seen or (protocol.held_out is not None and other.held_out != protocol.held_out):
         what = f"{len(seen)} new classes" if seen else "test images"
         raise UsageError(

@@ -84,8 +84,10 @@ class Method(ABC):
     recipe: ClassVar[str | None] = None  # the backbone recipe it cannot do without
     baseline: ClassVar[str | None] = None  # the method it builds on; `run` shows the paired difference
     batched: ClassVar[bool] = True  # takes a leading batch of draws or episodes
+    episode_block: ClassVar[int] = 1  # if not batched: the fixed number of episodes it takes at once nevertheless
     classwise: ClassVar[bool] = False  # a class's score does not change when classes are added
-    costly: ClassVar[bool] = False  # `run` then takes 10 random draws unless told otherwise
+    compared_with: ClassVar[tuple[str, ...]] = ()  # methods its paper is measured against in few-shot episodes
+    costly: ClassVar[bool] = False  # then 10 random draws and 2,000 episodes are a full row, not 100 and 10,000
     sampled: ClassVar[bool] = False  # draws random numbers: `check` then allows for other libraries' streams
     episodes: ClassVar[bool] = True  # makes sense in few-shot episodes, where base classes are donors only
     defaults: ClassVar[tuple[Default, ...]] = ()

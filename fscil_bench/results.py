@@ -21,7 +21,7 @@ from fscil_bench.files import json_bytes, plain, sha256_json, write_json, write_
 from fscil_bench.metrics import Metrics, Summary, measure, measure_as_papers, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.protocols.draws import Split
-from fscil_bench.records import SCHEMA, STANDARD
+from fscil_bench.records import SCHEMA, STANDARD, Kind
 from fscil_bench.registry import Configured
 from fscil_bench.runner import Walk
 
@@ -67,17 +67,19 @@ def score(configured: Configured, backbone: Backbone, split: Split, walk: Walk) 
     )
 
 
-def record_path(root: Path, configured: Configured, protocol: Protocol, backbone: Backbone) -> Path:
-    """`<root>/<protocol>/<backbone>/<method>[-8 hex of other settings].fscil.json`."""
+def record_path(
+    root: Path, configured: Configured, protocol: Protocol, backbone: Backbone, kind: Kind = "fscil"
+) -> Path:
+    """`<root>/<protocol>/<backbone>/<method>[-8 hex of other settings].<kind>.json`."""
     other = f"-{sha256_json(configured.changed)[:8]}" if configured.changed else ""
-    return root / protocol.name / backbone.id / f"{configured.name}{other}.fscil.json"
+    return root / protocol.name / backbone.id / f"{configured.name}{other}.{kind}.json"
 
 
 def as_record(result: Result) -> dict[str, Any]:
     """The record as JSON data."""
     standard, trained = result.standard, result.walk.trained_parameters
     return {
-        **_inputs("fscil", result.configured, result.backbone, result.split),
+        **inputs("fscil", result.configured, result.backbone, result.split),
         "standard": _standard_metrics(result, standard) if standard is not None else None,
         "draws": {
             "names": [result.walk.draws[i] for i in result.random],
@@ -87,12 +89,12 @@ def as_record(result: Result) -> dict[str, Any]:
             },
         },
         "summary": {key: plain(asdict(summary)) for key, summary in result.summaries().items()},
-        "cost": {"seconds": result.walk.seconds, "trained_parameters": trained, "peak_memory_mib": _peak_memory()},
+        "cost": {"seconds": result.walk.seconds, "trained_parameters": trained, "peak_memory_mib": peak_memory()},
         "environment": environment(device="cpu"),
     }
 
 
-def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split) -> dict[str, Any]:
+def inputs(kind: Kind, configured: Configured, backbone: Backbone, split: Split) -> dict[str, Any]:
     """What a record's numbers follow from."""
     method, card = configured.method, backbone.card
     return {
@@ -109,7 +111,7 @@ def _inputs(kind: str, configured: Configured, backbone: Backbone, split: Split)
             "baseline": configured.baseline,
             "sampled": method.sampled,
             "costly": method.costly,
-            "code_sha256": code_sha256(method),
+            "code_sha256": code_sha256(method, kind),
         },
         "protocol": {"name": split.protocol.name, "sha256": split.protocol.sha256},
         "backbone": {
@@ -148,8 +150,9 @@ def store_failure(path: Path, configured: Configured, backbone: Backbone, split:
     """Put a record that says why the method did not get through, in place of the one at `path`."""
     for place in (Path.cwd(), Path.home()):  # records name no paths of a machine
         error = error.replace(str(place), "...")
+    kind: Kind = "fsl" if path.name.endswith(".fsl.json") else "fscil"
     facts = {"error": " ".join(error.split())[:300], "environment": environment(device="cpu")}
-    write_json(failure_path(path), {**_inputs("failed", configured, backbone, split), **facts})
+    write_json(failure_path(path), {**inputs(kind, configured, backbone, split), "kind": "failed", "of": kind, **facts})
     path.unlink(missing_ok=True)
     predictions_path(path).unlink(missing_ok=True)
 
@@ -169,7 +172,8 @@ def predictions_path(record: Path) -> Path:
 
 
 def failure_path(record: Path) -> Path:
-    return record.with_name(record.name.replace(".fscil.json", ".failed.json"))
+    """`<method>.failed.json` beside it; for few-shot episodes `<method>.fsl.failed.json`."""
+    return record.with_name(record.name.replace(".fscil.json", ".json").replace(".json", ".failed.json"))
 
 
 def lock_path(record: Path) -> Path:
@@ -185,7 +189,7 @@ def _standard_metrics(result: Result, draw: int) -> dict[str, Any]:
     return {group: plain({key: values[draw] for key, values in metrics.items()}) for group, metrics in groups.items()}
 
 
-def _peak_memory() -> float:
+def peak_memory() -> float:
     """MiB of resident memory this process has held at most."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10), 1)

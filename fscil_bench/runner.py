@@ -93,14 +93,14 @@ def _take(split: Split, rows: npt.NDArray[np.int64]) -> Tensor:
 
 def _fit_base(method: Method, split: Split) -> None:
     labels = torch.from_numpy(split.targets[split.base_rows])
-    method.generator = _generator("base")
+    method.generator = named_generator("base")
     method.fit_base(Base(_take(split, split.base_rows), labels, split.protocol.base, split.bank.head))
 
 
 def _fork(method: Method, split: Split, draws: Sequence[Draw]) -> tuple[Method, list[Support]]:
     """A copy of the fitted method for these draws, and what each session brings it."""
     walker = method.fork()
-    walker.generator = _generator(*(draw.name for draw in draws))
+    walker.generator = named_generator(*(draw.name for draw in draws))
     rows = np.stack([draw.rows for draw in draws])
     support = _take(split, rows if method.batched else rows[0])  # [*, new classes, shot, d]
     sessions = support.split(split.protocol.way, dim=-3)
@@ -158,7 +158,7 @@ def _checked(method: Method, queries: Tensor, classes: int) -> Tensor:
     return scores
 
 
-def _generator(*names: str) -> torch.Generator:
-    """Random numbers that depend on the draw alone."""
+def named_generator(*names: str) -> torch.Generator:
+    """Random numbers that depend on what is named alone: a draw, a block of episodes."""
     seed = int(sha256_bytes("\n".join(names).encode())[:15], 16)
     return torch.Generator().manual_seed(seed)

@@ -157,24 +157,36 @@ def _check_forks(make: Make, data: Toy) -> None:
 
 
 def _check_episodes(make: Make, data: Toy) -> None:
-    """With the base classes as donors only, answers are the episode's classes alone."""
+    """With the base classes as donors only, answers are the episode's classes alone, and episodes do not mix."""
     donors = replace(data.base, donors_only=True)
     if not make().method.episodes:
         _check_no_episodes(make, donors)
         return
-    shots = data.sessions[0].features
-    queries = torch.stack([data.queries + 0.1 * i for i in range(len(shots))])  # every episode has its own
-    alone = []
-    for episode in range(len(shots)):
-        method = _fitted(make, donors)
-        method.add_session(Support(shots[episode]))
-        alone.append(method.scores(queries[episode]))
-    shape = alone[0].shape
-    assert shape == (QUERIES, WAY), f"in an episode of {WAY} classes scores have shape {[*shape]}"
-    if method.batched:
-        method = _fitted(make, donors)
-        method.add_session(Support(shots))
-        assert torch.allclose(torch.stack(alone), method.scores(queries)), "episodes in a batch influence each other"
+    fitted = _fitted(make, donors)
+    support, queries = data.sessions[0].features, data.sessions[1].features.flatten(1, 2)  # each episode has its own
+
+    def scores(some: Tensor, of: Tensor) -> Tensor:
+        method = fitted.fork()
+        method.generator = torch.Generator().manual_seed(0)
+        method.add_session(Support(some))
+        return method.scores(of)
+
+    alone = [scores(some, of) for some, of in zip(support, queries, strict=True)]
+    for part in alone:
+        shape = (queries.shape[1], WAY)
+        assert part.shape == shape, f"in an episode of {WAY} classes scores have shape {[*part.shape]}"
+    kind = type(fitted)
+    assert kind.batched or kind.episode_block >= 1, "episode_block is a number of episodes"
+    if kind.batched:
+        together = scores(support, queries)
+        assert together.shape == (len(support), *shape), (
+            f"in {len(support)} episodes scores have shape {together.shape}"
+        )
+        assert torch.allclose(torch.stack(alone), together), "episodes in a batch influence each other"
+    elif kind.episode_block > 1:
+        again = [scores(support[:2], queries[:2]) for _ in range(2)]
+        assert again[0].shape == (2, *shape), f"in two episodes scores have shape {[*again[0].shape]}"
+        assert torch.equal(*again), "the same block of episodes twice gives other scores"
 
 
 def _check_no_episodes(make: Make, donors: Base) -> None:

@@ -19,8 +19,8 @@ class Bias(PrototypeMethod):
     paper = "a control of this benchmark; the idea is calibrated stacking: Chao et al., ECCV 2016"
     baseline = "protonet"
 
-    # The largest on cifar100-val whose AvgAcc is not clearly below the best: `sweep --method bias --dataset cifar100-val
-    # --grid offset=0:0.12:0.005`. The same for all datasets.
+    # The largest whose AvgAcc is not clearly below the best on cifar100-val, and the same for all datasets:
+    # `fscil-bench sweep --method bias --dataset cifar100-val --grid offset=0:0.12:0.005`.
     offset: float = setting(0.02, "what new classes get, in units of the score (cosine)", origin="val")
 
     def adjust(self, scores: Tensor, n_base: int) -> Tensor:

@@ -30,6 +30,7 @@ class DistributionCalibration(TukeyLogisticRegression):
         "added to every entry of the covariance; variant=corrected: both are transformed, alpha on the diagonal",
         "negative features keep their sign: sign(x) |x|^lambda; the paper's features are never negative",
     )
+    episode_block = 1  # thousands of samples an episode: more at once would only need more memory
     variants = ({"variant": "corrected"},)
 
     k: int = setting(2, "how many base classes an image borrows from", low=1)

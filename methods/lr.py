@@ -28,6 +28,7 @@ class LogisticRegression(Method):
     batched = False
     costly = True
     sampled = True
+    episode_block = 64  # a fit to a few images alone is too small to be worth starting
 
     samples: int = setting(100, "features that stand for a class in sessions", origin="own", low=1)
     c: float = setting(1.0, "C of the logistic regression: the weight of the data against the penalty", low=1e-6)

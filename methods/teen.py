@@ -19,6 +19,7 @@ class TEEN(PrototypeMethod):
 
     paper = "Wang et al., Few-Shot Class-Incremental Learning via Training-Free Prototype Calibration, NeurIPS 2023"
     baseline = "protonet"
+    compared_with = ("dc-lr",)  # the paper's few-shot table
     variants = ({"variant": "paper"},)
     defaults = (
         Default({"dataset": "cifar100"}, {"shift_weight": 0.1}, origin="code"),

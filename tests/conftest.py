@@ -138,6 +138,18 @@ def toy_bank():
     return make_toy_bank
 
 
+@pytest.fixture(scope="session")
+def shared_toy_bank():
+    """The same, for fixtures that many tests share."""
+    return make_toy_bank
+
+
+@pytest.fixture(scope="session")
+def make_backbone():
+    """Makes a backbone folder of a bank in a given place."""
+    return make_toy_backbone
+
+
 @pytest.fixture
 def toy_backbone(tmp_path):
     """Makes a backbone folder with a toy bank; returns the folder."""

@@ -16,6 +16,7 @@ COMMANDS = {
     "check": "fscil_bench.cli.check:check",
     "compare": "fscil_bench.cli.compare:compare",
     "data": "fscil_bench.cli.data:data",
+    "fsl": "fscil_bench.cli.fsl:fsl",
     "leaderboard": "fscil_bench.cli.leaderboard:leaderboard",
     "ls": "fscil_bench.cli.ls:ls",
     "run": "fscil_bench.cli.run:run",

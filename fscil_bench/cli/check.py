@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="One draw of each row instead of all.")
+@click.option("--quick", is_flag=True, help="One draw, or 300 episodes, of each row instead of all.")
 @click.option("--method", "methods", multiple=True, help="Only rows of this method. Repeatable.")
 @click.option(
     "--backbone", "folders", multiple=True, help="The folder of a backbone that is not in your store. Repeatable."
@@ -31,8 +31,9 @@ def check(quick: bool, methods: tuple[str, ...], folders: tuple[str, ...], root:
     """Measure recorded rows anew and compare every number with its record. Exits with 1 if one moved.
 
     Closed forms must agree to 0.005 points in both directions, methods that draw random numbers to 0.05; stored
-    predictions must be the same but for ties; generated tables must be those the records give. A row that moved is
-    named with metric, expected and found value, and the input that changed: settings, bank, protocol or code.
+    predictions, and counts of every episode, must be the same but for ties; generated tables must be those the records
+    give. A row that moved is named with metric, expected and found value, and the input that changed: settings, bank,
+    protocol or code.
     """
     for name in methods:
         require_method(name)
@@ -44,19 +45,25 @@ def check(quick: bool, methods: tuple[str, ...], folders: tuple[str, ...], root:
     outside = {backbone.id: backbone for backbone in map(find_backbone, folders)}
     folder = leaderboard_root(root)
     loaded = load_rows([(folder / "records", False)], list(outside.values()))
-    rows = [row for row in loaded.rows if not methods or row.method in methods]
+    rows = [row for row in (*loaded.rows, *loaded.episodes) if not methods or row.method in methods]
     if not rows and not loaded.problems:
         raise UsageError(f"no records to check in {folder / 'records'}: `fscil-bench leaderboard update` makes them")
 
     from fscil_bench.leaderboard.check import check_row
+    from fscil_bench.leaderboard.check_episodes import check_episodes
+    from fscil_bench.leaderboard.rows import EpisodeRow
     from fscil_bench.leaderboard.tables import stale_tables
 
     verdicts = []
     with counter("checking rows", len(rows)) as advance:
         for row in rows:
-            verdicts.append(check_row(row, _folder(outside, row.backbone), quick=quick))
+            place = _folder(outside, row.backbone)
+            if isinstance(row, EpisodeRow):
+                verdicts.append(check_episodes(row, place, quick=quick))
+            else:
+                verdicts.append(check_row(row, place, quick=quick))
             advance(1)
-    stale = [] if methods else stale_tables(folder, loaded.rows)
+    stale = [] if methods else stale_tables(folder, loaded.rows, loaded.episodes)
     failed = [verdict for verdict in verdicts if verdict.failed]
     if as_json:
         click.echo(json.dumps({"rows": [_data(v) for v in verdicts], "stale": stale, "refused": loaded.problems}))
@@ -93,7 +100,8 @@ def _show(failed: "list[Verdict]", stale: list[str], refused: list[str]) -> None
         show_table("numbers that moved", [*columns, "expected", "got", "difference"], rows, left=5)
     for verdict in failed:
         for problem in verdict.problems:
-            click.echo(f"{verdict.row.label} on {verdict.row.protocol}, {verdict.row.backbone}: {problem}")
+            of = " in few-shot episodes" if verdict.row.kind == "fsl" else ""
+            click.echo(f"{verdict.row.label} on {verdict.row.protocol}{of}, {verdict.row.backbone}: {problem}")
     for name in stale:
         click.echo(f"{name} is not what the records give")
     for text in refused:
@@ -105,6 +113,7 @@ def _data(verdict: "Verdict") -> dict[str, object]:
         "method": verdict.row.label,
         "dataset": verdict.row.protocol,
         "backbone": verdict.row.backbone,
+        "kind": verdict.row.kind,
         "holds": not verdict.failed,
         "changed": verdict.changed,
         "problems": verdict.problems,

@@ -37,6 +37,7 @@ def compare(
 
     Reads the records that come with fscil-bench and your own under ./runs. A METHOD without a record is measured first
     and recorded under --out; without any METHOD, every method that is not costly is shown, and every recorded one.
+    Few-shot episodes are shown where `fscil-bench fsl` has recorded them.
 
     \b
     Examples:
@@ -49,32 +50,35 @@ def compare(
 
     from fscil_bench.backbones.store import find_backbone
     from fscil_bench.leaderboard.comparison import Comparison, missing_tasks, rows_for
+    from fscil_bench.leaderboard.episode_comparison import EpisodeComparison
     from fscil_bench.leaderboard.measuring import cheap, declared_baseline, tasks_for
 
     found = find_backbone(backbone or protocol.default_backbone)
     base = baseline or declared_baseline(methods, dataset)
     named = [name for name in dict.fromkeys((*methods, base)) if name]
     shown = named if methods else []
-    rows, problems = rows_for(protocol, found, shown, out)
+    loaded = rows_for(protocol, found, shown, out)
     tasks = tasks_for(shown or dict.fromkeys((*cheap(), *named)), dataset, [found])
-    if missing := missing_tasks(rows, tasks):
+    if missing := missing_tasks(loaded.rows, tasks):
         from fscil_bench.files import require_writable
         from fscil_bench.leaderboard.measuring import measure_rows
 
         require_writable(out, "--out")
         with counter("measuring", len(missing)) as advance:
             measure_rows(missing, out, lambda task, outcome: advance(1))
-        rows, problems = rows_for(protocol, found, shown, out)
-    for problem in problems:
+        loaded = rows_for(protocol, found, shown, out)
+    for problem in loaded.problems:
         note(f"Left out: {problem}")
-    if not rows:
-        raise UsageError(f"nothing to compare on {dataset} with {found.id}: name a METHOD to measure it")
-    comparison = Comparison.of(rows, base, sort)
+    if not loaded.rows and not loaded.episodes:
+        hint = "name a METHOD to measure it" if protocol.sessions else "`fscil-bench fsl` plays its few-shot episodes"
+        raise UsageError(f"nothing to compare on {dataset} with {found.id}: {hint}")
+    comparison = Comparison.of(loaded.rows, base if loaded.rows else None, sort)
+    few_shot = EpisodeComparison.of(loaded.episodes, base)
     if as_json:
-        click.echo(json.dumps(comparison.as_data()))
+        click.echo(json.dumps({**comparison.as_data(), "episodes": few_shot.as_data()}))
     else:
         from fscil_bench.cli.show_comparison import show_comparison
 
-        show_comparison(comparison, protocol, found)
-    if failed := sorted({row.label for row in rows if row.failed and row.method in methods}):
+        show_comparison(comparison, few_shot, protocol, found)
+    if failed := sorted({row.label for row in loaded.rows if row.failed and row.method in methods}):
         raise FscilError(f"{', '.join(failed)} failed, as said above")

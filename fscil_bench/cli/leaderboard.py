@@ -2,12 +2,16 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from fscil_bench.errors import FscilError
 from fscil_bench.progress import counter, note
 from fscil_bench.registry import loadable, require_method
+
+if TYPE_CHECKING:
+    from fscil_bench.records import Kind
 
 
 @click.group()
@@ -27,15 +31,28 @@ def leaderboard() -> None:
     show_default=True,
     help="The leaderboard's folder.",
 )
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(["fscil", "fsl"]),
+    multiple=True,
+    default=("fscil", "fsl"),
+    help="Only rows of sessions (fscil), or only of few-shot episodes (fsl). [default: both]",
+)
 @click.option("--workers", type=click.IntRange(min=1), help="Processes. [default: one a core]")
 @click.option("--tables-only", is_flag=True, help="Write the tables from the records that are there; measure nothing.")
 def update(
-    methods: tuple[str, ...], names: tuple[str, ...], root: Path, workers: int | None, tables_only: bool
+    methods: tuple[str, ...],
+    names: tuple[str, ...],
+    root: Path,
+    kinds: "tuple[Kind, ...]",
+    workers: int | None,
+    tables_only: bool,
 ) -> None:
     """Measure every row that runs from a feature bank; rewrite records whose inputs or numbers changed, and tables.
 
     A row is a method with its defaults, with settings that it declares to deserve a row, or with settings that are on
-    record already. Methods that fail become rows that say so.
+    record already; each for the sessions, and for few-shot episodes. Methods that fail become rows that say so.
     """
     for name in methods:
         require_method(name)
@@ -53,8 +70,8 @@ def update(
         if not tables_only:
             shipped = [backbone for backbone in list_backbones() if backbone.shipped]
             backbones = outside or shipped
-            tasks = tasks_for(methods or loadable(), None, backbones)
-            tasks += recorded_tasks(root / "records", tasks, backbones, methods)
+            tasks = tasks_for(methods or loadable(), None, backbones, kinds)
+            tasks += recorded_tasks(root / "records", tasks, backbones, methods, kinds)
             with counter("measuring rows", len(tasks)) as advance:
 
                 def done(task: object, outcome: str) -> None:
@@ -65,9 +82,9 @@ def update(
 
                 measure_rows(tasks, root / "records", done, workers)
         loaded = load_rows([(root / "records", False)], outside)
-        write_tables(root, loaded.rows)
+        write_tables(root, loaded.rows, loaded.episodes)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) or "nothing measured"
-    click.echo(f"{counts}; {len(loaded.rows)} rows in the tables of {root}")
+    click.echo(f"{counts}; {len(loaded.rows) + len(loaded.episodes)} rows in the tables of {root}")
     for problem in loaded.problems:
         click.echo(f"left out: {problem}")
     if loaded.problems or outcomes["failed"]:

@@ -62,7 +62,7 @@ def run(
     from fscil_bench.results import as_record, lock_path, record_path, store
 
     configured = configure(method, dataset, given)
-    other = baseline or _installed(configured.baseline)
+    other = baseline or installed(configured.baseline)
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, data_root)
     if names or draws is not None:
@@ -89,7 +89,7 @@ def run(
     click.echo(f"Record: {place}")
 
 
-def _installed(baseline: str | None) -> str | None:
+def installed(baseline: str | None) -> str | None:
     """The baseline that a method declares, if it is there."""
     if baseline is None:
         return None

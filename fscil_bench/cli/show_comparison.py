@@ -4,18 +4,33 @@ import click
 
 from fscil_bench.backbones.store import Backbone
 from fscil_bench.cli.render import show_table
+from fscil_bench.cli.show_episodes import show_episode_comparison
 from fscil_bench.leaderboard.comparison import Comparison
+from fscil_bench.leaderboard.episode_comparison import NAMES, EpisodeComparison
+from fscil_bench.leaderboard.episode_tables import episode_cells
 from fscil_bench.leaderboard.statistics import COMPARED
 from fscil_bench.markdown import number, spread
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT
 from fscil_bench.protocols import Protocol
 
 
-def show_comparison(comparison: Comparison, protocol: Protocol, backbone: Backbone) -> None:
+def show_comparison(
+    comparison: Comparison, few_shot: EpisodeComparison, protocol: Protocol, backbone: Backbone
+) -> None:
+    if comparison.lines:
+        _show_sessions(comparison, few_shot, protocol, backbone)
+    show_episode_comparison(few_shot, protocol, backbone.id)
+
+
+def _show_sessions(comparison: Comparison, few_shot: EpisodeComparison, protocol: Protocol, backbone: Backbone) -> None:
     lines = [line for line in comparison.lines if line.summaries]
-    rows = [[line.row.shown, *map(spread, line.summaries.values()), str(len(line.row.draws))] for line in lines]
+    rows = [
+        [line.row.shown, *map(spread, line.summaries.values()), *cells, str(len(line.row.draws))]
+        for line in lines
+        for cells in [episode_cells(line.row, few_shot.rows) if few_shot.rows else []]
+    ]
     title = f"{protocol.name} on {backbone.id}, last session: mean over random draws ± half of its 95 % interval (sd)"
-    show_table(title, ["method", *HEADLINE.values(), "draws"], rows)
+    show_table(title, ["method", *HEADLINE.values(), *(NAMES.values() if few_shot.rows else ()), "draws"], rows)
     if comparison.baseline is not None and (cells := comparison.difference_cells()):
         columns = ["method", "pairs", *(text for m in COMPARED for text in (f"Δ {SHORT[m]} (95 %)", "p"))]
         show_table(f"minus {comparison.baseline.label}", columns, cells)

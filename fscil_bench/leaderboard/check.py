@@ -69,7 +69,7 @@ def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> 
         return verdict
     new = as_record(result)
     tolerance = SAMPLED if configured.method.sampled else EXACT
-    verdict.changed = _changed_inputs(row.record, new)
+    verdict.changed = changed_inputs(row.record, new)
     verdict.moved = _moved(row.record, new, tolerance) or _summary_moved(row.record, new, tolerance)
     if not configured.method.sampled:
         verdict.problems += _other_predictions(row.path, result, arena, configured, draws)
@@ -88,7 +88,7 @@ def _draws(arena: Arena, row: Row, *, quick: bool) -> list[Draw]:
     return arena.draws(names[:1] if quick else names)
 
 
-def _changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     changed = []
     before, after = old["method"]["settings"], new["method"]["settings"]
     for key in sorted(before.keys() | after.keys()):

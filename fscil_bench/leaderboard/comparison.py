@@ -9,9 +9,8 @@ from fscil_bench.backbones.store import Backbone, bank_name
 from fscil_bench.errors import FscilError
 from fscil_bench.files import plain
 from fscil_bench.leaderboard.measuring import Task
-from fscil_bench.leaderboard.rows import Row, load_rows, ranked, shipped_root
+from fscil_bench.leaderboard.rows import Loaded, Row, load_rows, ranked, shipped_root
 from fscil_bench.leaderboard.statistics import COMPARED, Difference, common_baseline, difference, holm, percentile
-from fscil_bench.markdown import interval, number
 from fscil_bench.metrics import HEADLINE, Summary, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.registry import configure
@@ -60,13 +59,7 @@ class Comparison:
                 continue
             gaps = [line.differences.get(metric) for metric in COMPARED]
             cells = [line.row.shown, str(max(gap.summary.n if gap else 0 for gap in gaps))]
-            for gap in gaps:
-                if gap is None:
-                    cells += ["–", "–"]
-                else:
-                    mean = number(gap.summary.mean, signed=True)
-                    cells += [f"{mean} ({interval(gap.summary, signed=True)})", f"{gap.p:.1g}"]
-            lines.append(cells)
+            lines.append([*cells, *(text for gap in gaps for text in (gap.cells() if gap else ["–", "–"]))])
         return lines
 
     def as_data(self) -> dict[str, Any]:
@@ -95,12 +88,19 @@ class Comparison:
         }
 
 
-def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own: Path) -> tuple[list[Row], list[str]]:
+def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own: Path) -> Loaded:
     """Shipped and own rows of some methods (or all) on a backbone's bank, and the records that had to be left out."""
     loaded = load_rows([(shipped_root() / "records", False), (own, True)], [backbone])
     bank = backbone.checksum(bank_name(protocol.dataset))
-    rows = [row for row in loaded.rows if row.protocol == protocol.name and row.bank == bank]
-    return [row for row in rows if not methods or row.method in methods], loaded.problems
+
+    def wanted(row: Row) -> bool:
+        return row.protocol == protocol.name and row.bank == bank and (not methods or row.method in methods)
+
+    episodes = [row for row in loaded.episodes if wanted(row)]
+    stale = [row for row in episodes if row.own and _of_older_code(row)]
+    problems = [f"{row.path} was measured with other code: `fscil-bench fsl` measures it anew" for row in stale]
+    current = [row for row in episodes if row not in stale]
+    return Loaded([row for row in loaded.rows if wanted(row)], [*loaded.problems, *problems], current)
 
 
 def missing_tasks(rows: Sequence[Row], tasks: Sequence[Task]) -> list[Task]:
@@ -125,7 +125,7 @@ def _of_older_code(row: Row) -> bool:
         method = configure(row.method, row.protocol, dict(_settings(row))).method
     except FscilError:
         return False  # the method is gone: nothing newer can be measured
-    return code_sha256(method) != str(row.record["method"]["code_sha256"])
+    return code_sha256(method, row.kind) != str(row.record["method"]["code_sha256"])
 
 
 def _line(i: int, row: Row, differences: dict[tuple[int, str], Difference]) -> Line:

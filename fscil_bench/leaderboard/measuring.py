@@ -13,11 +13,15 @@ from fscil_bench.backbones.store import Backbone
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import exclusive
 from fscil_bench.leaderboard.rows import load_rows
-from fscil_bench.records import STANDARD, read_record
+from fscil_bench.protocols import full_episodes, load_protocol
+from fscil_bench.protocols.episodes import Plan, RefusedEpisodesError
+from fscil_bench.records import STANDARD, Kind, read_record
 from fscil_bench.registry import configure, load_method, loadable
 from fscil_bench.settings import as_text
 
 if TYPE_CHECKING:
+    from fscil_bench.evaluate import Arena
+    from fscil_bench.registry import Configured
     from fscil_bench.results import Result
 
 
@@ -29,16 +33,20 @@ class Task:
     dataset: str
     backbone: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    kind: Kind = "fscil"
 
     def __str__(self) -> str:
         settings = "".join(f" {key}={value}" for key, value in self.settings.items())
-        return f"{self.method}{settings} on {self.dataset}, {Path(self.backbone).name}"
+        what = ", few-shot episodes" if self.kind == "fsl" else ""
+        return f"{self.method}{settings} on {self.dataset}, {Path(self.backbone).name}{what}"
 
 
-def tasks_for(methods: Iterable[str], dataset: str | None, backbones: Iterable[Backbone]) -> list[Task]:
+def tasks_for(
+    methods: Iterable[str], dataset: str | None, backbones: Iterable[Backbone], kinds: Sequence[Kind] = ("fscil",)
+) -> list[Task]:
     """Every row that the methods have on the backbones (on their own datasets, if none is named).
 
-    A method has a row with its defaults and one with each of the variants it declares.
+    A method has a row with its defaults and one with each of the variants it declares, of each kind that it can have.
     """
     found = []
     for name in methods:
@@ -46,23 +54,33 @@ def tasks_for(methods: Iterable[str], dataset: str | None, backbones: Iterable[B
         for backbone in backbones:
             if kind.recipe is not None and backbone.card["recipe"]["name"] != kind.recipe:
                 continue
+            protocol = load_protocol(dataset or backbone.card["dataset"])
+            if protocol.is_validation and dataset is None:  # for choosing settings, not for ranking
+                continue
+            possible = {"fscil": bool(protocol.sessions), "fsl": kind.episodes}
             for variant in ({}, *(kind.variants if "+" not in name else ())):
                 settings = {key: as_text(value) for key, value in variant.items()}
-                found.append(Task(name, dataset or backbone.card["dataset"], str(backbone.folder), settings))
+                place = (name, protocol.name, str(backbone.folder), settings)
+                found += [Task(*place, kind=of) for of in kinds if possible[of]]
     return found
 
 
 def recorded_tasks(
-    records: Path, known: Sequence[Task], backbones: Sequence[Backbone], methods: Sequence[str]
+    records: Path,
+    known: Sequence[Task],
+    backbones: Sequence[Backbone],
+    methods: Sequence[str],
+    kinds: Sequence[Kind] = ("fscil",),
 ) -> list[Task]:
     """Rows on record that are not among the `known` tasks: other settings, composed methods."""
     folders = {backbone.id: str(backbone.folder) for backbone in backbones}
     tasks = []
-    for row in load_rows([(records, False)], backbones).rows:
-        if row.backbone not in folders or (methods and row.method not in methods):
+    loaded = load_rows([(records, False)], backbones)
+    for row in (*loaded.rows, *loaded.episodes):
+        if row.backbone not in folders or (methods and row.method not in methods) or row.kind not in kinds:
             continue
         settings = {key: as_text(value) for key, value in row.user_settings.items()}
-        task = Task(row.method, row.protocol, folders[row.backbone], settings)
+        task = Task(row.method, row.protocol, folders[row.backbone], settings, row.kind)
         if task not in known:
             tasks.append(task)
     return tasks
@@ -104,25 +122,47 @@ def measure_rows(
 def measure_row(task: Task, root: Path) -> str:
     """Measure one row; store it unless its inputs and numbers are those on record. Says what happened."""
     from fscil_bench.evaluate import Arena
-    from fscil_bench.results import failure_path, lock_path, record_path, store, store_failure
+    from fscil_bench.results import failure_path, lock_path, record_path, store_failure
 
     arena = Arena(task.dataset, task.backbone)
     configured = configure(task.method, task.dataset, task.settings)
-    path = record_path(root, configured, arena.protocol, arena.backbone)
-    draws, _ = arena.full_draws(costly=configured.method.costly)
+    path = record_path(root, configured, arena.protocol, arena.backbone, task.kind)
     with exclusive(lock_path(path), f"writing {path.name}"):
         try:
-            result = arena.run(configured, draws)
+            changed = (_sessions if task.kind == "fscil" else _episodes)(path, arena, configured)
+        except RefusedEpisodesError as error:
+            return f"skipped: {error}"
         except UsageError:
             raise
         except Exception as error:
             store_failure(path, configured, arena.backbone, arena.split, f"{type(error).__name__}: {error}")
             return f"failed: {error}"
-        if _is_stored(path, result):
-            failure_path(path).unlink(missing_ok=True)
-            return "unchanged"
-        store(path, result)
-        return "measured"
+        failure_path(path).unlink(missing_ok=True)
+        return "measured" if changed else "unchanged"
+
+
+def _sessions(path: Path, arena: "Arena", configured: "Configured") -> bool:
+    """Measure a full row of sessions; whether the record at `path` had to be written."""
+    from fscil_bench.results import store
+
+    draws, _ = arena.full_draws(costly=configured.method.costly)
+    result = arena.run(configured, draws)
+    if _is_stored(path, result):
+        return False
+    store(path, result)
+    return True
+
+
+def _episodes(path: Path, arena: "Arena", configured: "Configured") -> bool:
+    """Measure a full row of few-shot episodes; whether the record at `path` had to be written."""
+    from fscil_bench.episode_results import episode_record, store_episodes
+
+    result = arena.play(configured, Plan(count=full_episodes(costly=configured.method.costly)))
+    old = _read_or_none(path) if path.is_file() else None
+    if old is not None and same_inputs_and_numbers(old, episode_record(result)):
+        return False
+    store_episodes(path, result)
+    return True
 
 
 def _is_stored(path: Path, result: "Result") -> bool:
@@ -145,7 +185,7 @@ def same_inputs_and_numbers(old: Mapping[str, Any], new: Mapping[str, Any]) -> b
     """Equal but for costs, environment and package version; a standard draw that cannot be resolved here is kept."""
 
     def essence(record: Mapping[str, Any]) -> dict[str, Any]:
-        ignored = ("cost", "environment", *(("standard",) if new["standard"] is None else ()))
+        ignored = ("cost", "environment", *(("standard",) if new.get("standard") is None else ()))
         kept = {key: value for key, value in record.items() if key not in ignored}
         return {**kept, "method": {key: value for key, value in record["method"].items() if key != "version"}}
 

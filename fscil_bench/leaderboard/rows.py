@@ -12,9 +12,10 @@ import numpy.typing as npt
 
 from fscil_bench.backbones.store import Backbone, bank_name, list_backbones
 from fscil_bench.errors import FscilError
-from fscil_bench.metrics import Metrics
-from fscil_bench.protocols import FEW, MANY, load_protocol
-from fscil_bench.records import read_record
+from fscil_bench.metrics import Metrics, Summary, summarise
+from fscil_bench.protocols import FEW, MANY, full_episodes, load_protocol
+from fscil_bench.protocols.episodes import QUERIES, SEED, SHOTS, WAYS
+from fscil_bench.records import Kind, read_record, unpack_counts
 
 Values = npt.NDArray[np.float64]
 
@@ -40,6 +41,11 @@ class Row:
     @property
     def label(self) -> str:
         return " ".join([self.method, *(f"{key}={value}" for key, value in self.user_settings.items())])
+
+    @property
+    def kind(self) -> Kind:
+        """What was measured: sessions (fscil) or few-shot episodes (fsl)."""
+        return "fscil"
 
     @property
     def protocol(self) -> str:
@@ -78,6 +84,17 @@ class Row:
         """Whether the backbone's pretraining has, or may have, seen new classes or test images."""
         return str(self.record["backbone"]["overlap"]["kind"]) != "none"
 
+    @property
+    def identity(self) -> str:
+        """Whose numbers these are: the same for sessions and for few-shot episodes."""
+        settings = sorted(self.record["method"]["settings"].items())
+        return repr((self.method, settings, self.protocol, self.bank))
+
+    @property
+    def numbers(self) -> Any:
+        """What tells two measurements apart."""
+        return self.failed or [self.headline(metric).tolist() for metric in ("avg_acc", "hmean")]
+
     @cached_property
     def _headline(self) -> dict[str, Values]:
         by_session = self.record["draws"]["metrics"]["by_session"]
@@ -98,9 +115,50 @@ class Row:
 
 
 @dataclass(frozen=True)
+class EpisodeRow(Row):
+    """The few-shot episodes of one method with its settings, on one protocol and one bank."""
+
+    @property
+    def kind(self) -> Kind:
+        return "fsl"
+
+    @property
+    def plan(self) -> dict[str, int]:
+        """The number of episodes, their ways and queries, and the seed."""
+        return {} if self.failed else dict(self.record["episodes"])
+
+    @property
+    def shots(self) -> tuple[int, ...]:
+        return () if self.failed else tuple(map(int, self.record["shots"]))
+
+    @property
+    def complete(self) -> bool:
+        """Whether it holds all the episodes of a full row."""
+        standard = {"ways": WAYS, "queries": QUERIES, "seed": SEED}
+        enough = self.plan.get("count", 0) >= full_episodes(costly=self.record["method"]["costly"])
+        return enough and standard.items() <= self.plan.items() and set(SHOTS) <= set(self.shots)
+
+    @property
+    def numbers(self) -> Any:
+        return self.failed or [self.plan, {shots: self.record["shots"][str(shots)]["right"] for shots in self.shots}]
+
+    def right(self, shots: int) -> npt.NDArray[np.uint16]:
+        """The number of right answers in each episode."""
+        return unpack_counts(self.record["shots"][str(shots)]["right"], self.plan["ways"] * self.plan["queries"])
+
+    def accuracy(self, shots: int) -> Values:
+        """Percent of right answers in each episode."""
+        return 100 * self.right(shots).astype(np.float64) / (self.plan["ways"] * self.plan["queries"])
+
+    def summary(self, shots: int) -> Summary | None:
+        return summarise(self.accuracy(shots)) if shots in self.shots else None
+
+
+@dataclass(frozen=True)
 class Loaded:
     rows: list[Row]
     problems: list[str]  # one line for each record left out
+    episodes: list[EpisodeRow] = field(default_factory=list)
 
 
 def shipped_root() -> Path:
@@ -120,14 +178,17 @@ def load_rows(roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = 
     rows: dict[str, Row] = {}
     problems = []
     for root, own in roots:
-        for path in sorted([*root.glob("*/*/*.fscil.json"), *root.glob("*/*/*.failed.json")]):
+        for path in sorted(path for kind in ("fscil", "fsl", "failed") for path in root.glob(f"*/*/*.{kind}.json")):
             try:
-                row = Row(path, read_record(path), own)
+                record = read_record(path)
+                of_episodes = "fsl" in (record["kind"], record.get("of"))
+                row = (EpisodeRow if of_episodes else Row)(path, record, own)
                 _require_current(row, banks)
-                rows.setdefault(_identity(row), row)
+                rows.setdefault(repr((of_episodes, row.identity, row.numbers)), row)
             except FscilError as error:
                 problems.append(str(error))
-    return Loaded(list(rows.values()), problems)
+    episodes = [row for row in rows.values() if isinstance(row, EpisodeRow)]
+    return Loaded([row for row in rows.values() if not isinstance(row, EpisodeRow)], problems, episodes)
 
 
 def ranked(rows: Sequence[Row], metric: str = "hmean") -> list[Row]:
@@ -161,12 +222,6 @@ def _require_current(row: Row, banks: dict[tuple[str, str], set[str]]) -> None:
         raise FscilError(
             f"{row.path} was measured on another bank of {row.backbone} (checksum differs): measure it anew"
         )
-
-
-def _identity(row: Row) -> str:
-    """What makes two records the same row: everything but who measured it and when."""
-    numbers = row.failed or [row.headline(metric).tolist() for metric in ("avg_acc", "hmean")]
-    return repr((row.method, sorted(row.record["method"]["settings"].items()), row.protocol, row.bank, numbers))
 
 
 def _array(values: list[Any]) -> Values:

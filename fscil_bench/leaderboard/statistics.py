@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fscil_bench.leaderboard.rows import Row
+from fscil_bench.leaderboard.rows import EpisodeRow, Row
+from fscil_bench.markdown import interval, number
 from fscil_bench.metrics import HEADLINE, Summary, summarise
+
+if TYPE_CHECKING:
+    from fscil_bench.episodes import Played
 
 COMPARED = ("avg_acc", "hmean", "new_acc", "base_acc")
 
@@ -19,6 +23,11 @@ class Difference:
 
     summary: Summary
     p: float
+
+    def cells(self) -> list[str]:
+        """Text for a table: the mean with its interval, and p."""
+        mean = number(self.summary.mean, signed=True)
+        return [f"{mean} ({interval(self.summary, signed=True)})", f"{self.p:.1g}"]
 
 
 def difference(row: Row, baseline: Row, metric: str) -> Difference | None:
@@ -33,6 +42,26 @@ def difference(row: Row, baseline: Row, metric: str) -> Difference | None:
     # rounded, so that equal gaps rank as ties whatever the last bits say
     gaps = np.round(row.headline(metric)[ours] - baseline.headline(metric)[theirs], 9)
     return Difference(summarise(gaps), _wilcoxon(gaps))
+
+
+def episode_difference(row: EpisodeRow, baseline: EpisodeRow, shots: int) -> Difference | None:
+    """Paired difference over the episodes that both have played, or None where the rows cannot be paired."""
+    if row.bank != baseline.bank or row.protocol != baseline.protocol or shots not in {*row.shots} & {*baseline.shots}:
+        return None
+    if any(row.plan[key] != baseline.plan[key] for key in ("ways", "queries", "seed")):
+        return None
+    common = min(row.plan["count"], baseline.plan["count"])  # the first episodes are the same however many follow
+    if common < 2:
+        return None
+    gaps = np.round(row.accuracy(shots)[:common] - baseline.accuracy(shots)[:common], 9)
+    return Difference(summarise(gaps), _wilcoxon(gaps))
+
+
+def differences_in_episodes(ours: "Played", theirs: "Played") -> dict[int, Summary]:
+    """Paired differences by shots between two methods that have just played the same episodes."""
+    if ours.plan != theirs.plan:
+        raise ValueError("paired differences need the same episodes")
+    return {shots: summarise(ours.accuracy(shots) - theirs.accuracy(shots)) for shots in ours.plan.shots}
 
 
 def differences_between(record: dict[str, Any], baseline: dict[str, Any]) -> dict[str, Summary]:

@@ -15,70 +15,84 @@ import numpy as np
 
 from fscil_bench.files import write_bytes
 from fscil_bench.leaderboard.comparison import Comparison
-from fscil_bench.leaderboard.rows import Row, ranked, row_key
+from fscil_bench.leaderboard.episode_comparison import DEFINITION as EPISODES_DEFINITION
+from fscil_bench.leaderboard.episode_comparison import NAMES
+from fscil_bench.leaderboard.episode_tables import episode_cells, episode_lines, episode_section, episodes_of
+from fscil_bench.leaderboard.rows import EpisodeRow, Row, ranked, row_key
 from fscil_bench.leaderboard.statistics import COMPARED
 from fscil_bench.markdown import number, spread, table
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
 
-FSL = ("5w1s", "5w5s")
 DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
 
 
-def render_tables(rows: Sequence[Row]) -> dict[str, str]:
-    """File name -> content, for every protocol that has rows, and the costs of all."""
+def render_tables(rows: Sequence[Row], episodes: Sequence[EpisodeRow] = ()) -> dict[str, str]:
+    """File name -> content, for every protocol that has rows, the few-shot episodes, and the costs of all."""
     files: dict[str, str] = {}
-    for name in sorted({row.protocol for row in rows}):
+    for name in sorted({row.protocol for row in (*rows, *episodes)}):
         of_protocol = ranked([row for row in rows if row.protocol == name])
-        files[f"{name}.md"] = _markdown(load_protocol(name), of_protocol)
-        files[f"{name}.csv"] = _csv([_flat(row) for row in of_protocol])
-        files[f"{name}.json"] = json.dumps([_nested(row) for row in of_protocol], indent=1, allow_nan=False) + "\n"
-    files["costs.csv"] = _csv([_cost(row) for row in sorted(rows, key=row_key) if not row.failed])
+        few_shot = [row for row in episodes if row.protocol == name]
+        files[f"{name}.md"] = _markdown(load_protocol(name), of_protocol, few_shot)
+        if of_protocol:
+            files[f"{name}.csv"] = _csv([_flat(row, few_shot) for row in of_protocol])
+            nested = [_nested(row, few_shot) for row in of_protocol]
+            files[f"{name}.json"] = json.dumps(nested, indent=1, allow_nan=False) + "\n"
+    if episodes:
+        files["episodes.csv"] = _csv(episode_lines(episodes))
+    files["costs.csv"] = _csv([_cost(row) for row in sorted((*rows, *episodes), key=row_key) if not row.failed])
     return files
 
 
-def write_tables(root: Path, rows: Sequence[Row]) -> None:
+def write_tables(root: Path, rows: Sequence[Row], episodes: Sequence[EpisodeRow] = ()) -> None:
     """Bring the table files under `root` in line with the rows; those that have no rows any more are removed."""
-    wanted = render_tables(rows)
-    for name in stale_tables(root, rows):
+    wanted = render_tables(rows, episodes)
+    for name in stale_tables(root, rows, episodes):
         if name in wanted:
             write_bytes(root / name, wanted[name].encode())
         else:
             (root / name).unlink()
 
 
-def stale_tables(root: Path, rows: Sequence[Row]) -> list[str]:
+def stale_tables(root: Path, rows: Sequence[Row], episodes: Sequence[EpisodeRow] = ()) -> list[str]:
     """The table files under `root` that are not what the records give."""
-    wanted = render_tables(rows)
-    possible = ["costs.csv", *(f"{name}.{kind}" for name in protocol_names() for kind in ("md", "csv", "json"))]
+    wanted = render_tables(rows, episodes)
+    possible = [
+        "costs.csv",
+        "episodes.csv",
+        *(f"{name}.{kind}" for name in protocol_names() for kind in ("md", "csv", "json")),
+    ]
     there = {name: (root / name).read_bytes() for name in possible if (root / name).is_file()}
     return sorted(name for name in {*wanted, *there} if wanted.get(name, "").encode() != there.get(name))
 
 
-def _markdown(protocol: Protocol, rows: Sequence[Row]) -> str:
+def _markdown(protocol: Protocol, rows: Sequence[Row], episodes: Sequence[EpisodeRow]) -> str:
     parts = [f"# {protocol.title}", MADE]
     for seen in (False, True):
         group = [row for row in rows if row.seen_new_classes == seen]
-        if seen and group:
+        few_shot = [row for row in episodes if row.seen_new_classes == seen]
+        if seen and (group or few_shot):
             parts.append("# Ranked apart: backbones whose pretraining has seen new classes or test images")
-        for bank in dict.fromkeys(row.bank for row in group):
-            parts += _backbone_section(protocol, [row for row in group if row.bank == bank])
+        for bank in dict.fromkeys(row.bank for row in (*group, *few_shot)):
+            of_bank = [row for row in group if row.bank == bank]
+            parts += _backbone_section(protocol, of_bank, [row for row in few_shot if row.bank == bank])
     parts += _published_section(protocol)
-    parts += ["## What the words mean", "\n".join(f"- {line}" for line in (*DEFINITIONS.values(), PD_DEFINITION))]
+    words = (*DEFINITIONS.values(), PD_DEFINITION, EPISODES_DEFINITION)
+    parts += ["## What the words mean", "\n".join(f"- {line}" for line in words)]
     parts.append(
-        "- Intervals are 95 % Student-t intervals of the mean over random draws of the support images; sd is over "
-        "draws. They and the tests are conditional on one backbone.\n"
-        "- 5w1s, 5w5s: few-shot accuracy over episodes; empty until measured.\n"
-        "- Incomplete rows have fewer random draws than a full row (100, or 10 for costly methods): they are listed, "
-        "not averaged."
+        "- Intervals are 95 % Student-t intervals of the mean over random draws of the support images, or over "
+        "episodes; sd is over draws. They and the tests are conditional on one backbone.\n"
+        "- Incomplete rows have fewer random draws than a full row (100, or 10 for costly methods) or fewer episodes "
+        "(10,000, or 2,000): they are listed, not averaged. Pairs are the episodes that both rows have."
     )
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
-def _backbone_section(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
-    facts = rows[0].record["backbone"]
+def _backbone_section(protocol: Protocol, rows: Sequence[Row], episodes: Sequence[EpisodeRow]) -> list[str]:
+    first = (*rows, *episodes)[0]
+    facts = first.record["backbone"]
     overlap = facts["overlap"]
     selection = facts["selection"]["rule"] + (" (leaky)" if facts["selection"]["leaky"] else "")
     about = [
@@ -87,21 +101,22 @@ def _backbone_section(protocol: Protocol, rows: Sequence[Row]) -> list[str]:
         f"bank sha256: {facts['bank_sha256']}",
     ]
     measured = [row for row in rows if not row.failed and row.complete]
-    parts = [f"## Backbone {rows[0].backbone}", "\n".join(f"- {line}" for line in about)]
+    parts = [f"## Backbone {first.backbone}", "\n".join(f"- {line}" for line in about)]
     title = "### Last session: mean over random draws ± half of its 95 % interval (sd over draws)"
-    parts += [title, _headline_table(rows)]
+    parts += [title, _headline_table(rows, episodes)] if rows else []
     if any(row.record["standard"] for row in measured):
         parts += ["### Last session: the standard draw", _standard_table(measured)]
     comparison = Comparison.of(measured, None, "hmean")
     if comparison.baseline is not None and len(measured) > 1:
         parts += [f"### Paired differences from {comparison.baseline.label}, same draws", _difference_table(comparison)]
-    for metric, name in SHORT.items():
+    parts += episode_section(protocol, episodes)
+    for metric, name in SHORT.items() if measured else ():
         parts += [f"### {name} by session, mean over random draws", _session_table(protocol, measured, metric)]
     return parts
 
 
-def _headline_table(rows: Sequence[Row]) -> str:
-    columns = ["method", "privileges", "exemplars", *HEADLINE.values(), *FSL, "draws"]
+def _headline_table(rows: Sequence[Row], episodes: Sequence[EpisodeRow]) -> str:
+    columns = ["method", "privileges", "exemplars", *HEADLINE.values(), *NAMES.values(), "draws"]
     lines = []
     for row in rows:
         method = row.record["method"]
@@ -111,7 +126,16 @@ def _headline_table(rows: Sequence[Row]) -> str:
             lines.append([f"{row.shown} (failed: {row.failed})", privileges, str(method["exemplars"]), *blanks])
             continue
         cells = [spread(summarise(row.headline(metric))) if row.complete else "–" for metric in HEADLINE]
-        lines.append([row.shown, privileges, str(method["exemplars"]), *cells, "", "", str(len(row.draws))])
+        lines.append(
+            [
+                row.shown,
+                privileges,
+                str(method["exemplars"]),
+                *cells,
+                *episode_cells(row, episodes),
+                str(len(row.draws)),
+            ]
+        )
     return table(columns, lines, left=2)
 
 
@@ -145,11 +169,11 @@ def _published_section(protocol: Protocol) -> list[str]:
         return f"{number(found.value)} [{notes.index(found.doubt) + 1}]"
 
     sessions = [str(t) for t in range(protocol.sessions + 1)]
-    columns = ["row", "source", *(f"AvgAcc {t}" for t in sessions), "HMean", "NAcc", "PD", *FSL]
+    columns = ["row", "source", *(f"AvgAcc {t}" for t in sessions), "HMean", "NAcc", "PD", *NAMES.values()]
     lines = []
-    for row in published_rows(protocol.name):
+    for row in published_rows(protocol.name if protocol.sessions else protocol.dataset):
         last = [cell(row, "hmean", sessions[-1]), cell(row, "new_acc", sessions[-1]), cell(row, "pd", "first-last")]
-        episodes = [cell(row, f"fsl_{kind}", "fsl") for kind in FSL]
+        episodes = [cell(row, f"fsl_{kind}", "fsl") for kind in NAMES.values()]
         values = [*(cell(row, "avg_acc", t) for t in sessions), *last, *episodes]
         if any(value != "–" for value in values):
             lines.append([row.title, row.source, *values])
@@ -164,7 +188,7 @@ def _published_section(protocol: Protocol) -> list[str]:
     return ["## Published rows", remark, table(columns, lines, left=2), "\n".join(f"- {line}" for line in text)]
 
 
-def _flat(row: Row) -> dict[str, Any]:
+def _flat(row: Row, episodes: Sequence[EpisodeRow]) -> dict[str, Any]:
     """One line of CSV."""
     method, backbone = row.record["method"], row.record["backbone"]
     line: dict[str, Any] = {
@@ -185,13 +209,22 @@ def _flat(row: Row) -> dict[str, Any]:
         for part in ("mean", "sd", "low", "high"):
             line[f"{metric}_{part}"] = "" if summary is None else _blank(getattr(summary, part))
         line[f"{metric}_standard"] = _blank(row.standard(metric))
-    line |= dict.fromkeys(FSL, "")
+    few_shot = episodes_of(row, episodes)
+    for shots, name in NAMES.items():
+        summary = few_shot.summary(shots) if few_shot else None
+        line |= {name: "", f"{name}_low": "", f"{name}_high": ""}
+        if summary is not None:
+            line |= {
+                name: _blank(summary.mean),
+                f"{name}_low": _blank(summary.low),
+                f"{name}_high": _blank(summary.high),
+            }
     for t in range(load_protocol(row.protocol).sessions + 1):
         line[f"avg_acc_session_{t}"] = _blank(row.by_session("avg_acc")[:, t].mean()) if row.complete else ""
     return line
 
 
-def _nested(row: Row) -> dict[str, Any]:
+def _nested(row: Row, episodes: Sequence[EpisodeRow]) -> dict[str, Any]:
     """The record without its single draws: what most readers want."""
     kept = {key: value for key, value in row.record.items() if key not in ("draws", "summary", "cost", "environment")}
     by_session: dict[str, Any] = {}
@@ -204,20 +237,30 @@ def _nested(row: Row) -> dict[str, Any]:
         for metric in DEFINITIONS:
             means = row.by_session(metric).mean(axis=0)
             by_session[metric] = [None if np.isnan(value) else round(float(value), DIGITS) for value in means]
+    few_shot = episodes_of(row, episodes)
+    of_shots = {name: few_shot.summary(shots) for shots, name in NAMES.items()} if few_shot else {}
+    kept["few_shot"] = {
+        name: {key: round(value, DIGITS) for key, value in asdict(found).items()}
+        for name, found in of_shots.items()
+        if found is not None
+    }
     return {**kept, "complete": row.complete, "n_draws": len(row.draws), "mean_by_session": by_session}
 
 
 def _cost(row: Row) -> dict[str, Any]:
     cost = row.record["cost"]
     seconds = cost["seconds"]
+    few_shot = isinstance(row, EpisodeRow)
     return {
         "dataset": row.protocol,
         "backbone": row.backbone,
         "method": row.label,
-        "draws": len(row.draws) + (row.record["standard"] is not None),
+        "draws": "" if few_shot else len(row.draws) + (row.record["standard"] is not None),
+        "episodes": row.plan["count"] * len(row.shots) if isinstance(row, EpisodeRow) else "",
         "fit_base_seconds": round(seconds["fit_base"], 3),
-        "sessions_seconds": round(seconds["sessions"], 3),
-        "trained_parameters": cost["trained_parameters"],
+        "sessions_seconds": "" if few_shot else round(seconds["sessions"], 3),
+        "episodes_seconds": round(seconds["episodes"], 3) if few_shot else "",
+        "trained_parameters": "" if few_shot else cost["trained_parameters"],
         "peak_memory_mib": cost["peak_memory_mib"],
         "threads": row.record["environment"]["threads"],
         "machine": row.record["environment"]["machine"],

@@ -14,6 +14,7 @@ from fscil_bench.files import sha256_json
 
 SCHEMA = "fscil-bench/protocol/1"
 MANY, FEW = 100, 10  # random draws of a full row: of cheap methods, of costly ones
+MANY_EPISODES, FEW_EPISODES = 10_000, 2_000  # the same of few-shot episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,10 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """The sessions of a benchmark: `base` classes, then `sessions` times `way` new ones with `shot` images each."""
+    """The sessions of a benchmark: `base` classes, then `sessions` times `way` new ones with `shot` images each.
+
+    A protocol without sessions is for few-shot episodes alone: its new classes are those after base and validation.
+    """
 
     name: str
     dataset: str
@@ -47,9 +51,10 @@ class Protocol:
     support: tuple[tuple[Any, ...], ...]  # the standard draw: for every new class its images; empty if there is none
     held_out: HeldOut | None = None  # tests on these training images; None: on the dataset's test images
     sha256: str = field(repr=False)
+    validation: int = 0  # classes after the base that are set aside for choosing settings: never donors, never tested
 
     def __post_init__(self) -> None:
-        if self.base + self.way * self.sessions != len(self.classes):
+        if self.sessions and (self.validation or self.base + self.way * self.sessions != len(self.classes)):
             raise FscilError(f"protocol {self.name}: {len(self.classes)} classes do not fill its sessions")
 
     @property
@@ -64,7 +69,12 @@ class Protocol:
 
     @property
     def new_classes(self) -> range:
-        return range(self.base, len(self.classes))
+        return range(self.base + self.validation, len(self.classes))
+
+
+def full_episodes(*, costly: bool) -> int:
+    """How many few-shot episodes a full row has."""
+    return FEW_EPISODES if costly else MANY_EPISODES
 
 
 def protocol_names() -> list[str]:

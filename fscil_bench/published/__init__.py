@@ -50,6 +50,14 @@ def published_row(method: str, dataset: str) -> tuple[PublishedRow, str] | None:
     """The row that the method called `method` answers to, if the literature has one, and how far it is the same."""
     names = json.loads((resources.files("fscil_bench.published") / "names.json").read_text())
     for row in published_rows(dataset):
-        if method in names and row.title == names[method]["row"]:
+        if method in names and row.title == names[method].get("row"):
             return row, names[method]["note"]
     return None
+
+
+def published_episodes(method: str, dataset: str) -> dict[str, float]:
+    """What the literature prints for the method in few-shot episodes: "5w1s", "5w5s". Nothing, if it does not."""
+    names = json.loads((resources.files("fscil_bench.published") / "names.json").read_text())
+    title = names.get(method, {}).get("few_shot_row")
+    cells = next((row.cells for row in published_rows(dataset) if row.title == title), {})
+    return {key.removeprefix("fsl_"): by["fsl"].value for key, by in cells.items() if key.startswith("fsl_")}

@@ -1,0 +1,61 @@
+"""How `fsl` shows few-shot episodes, and `compare` those of several methods."""
+
+from collections.abc import Mapping
+
+import click
+
+from fscil_bench.cli.render import show_table
+from fscil_bench.episode_results import EpisodeResult
+from fscil_bench.leaderboard.episode_comparison import DEFINITION, NAMES, EpisodeComparison, shown_accuracy
+from fscil_bench.leaderboard.episode_tables import other_conditions
+from fscil_bench.markdown import interval, number
+from fscil_bench.metrics import Summary
+from fscil_bench.protocols import Protocol
+from fscil_bench.published import published_episodes
+
+
+def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapping[int, Summary]) -> None:
+    configured, protocol, plan = result.configured, result.split.protocol, result.played.plan
+    changed = "".join(f" {key}={value}" for key, value in configured.changed.items())
+    published = {} if configured.changed else published_episodes(configured.name, protocol.dataset)
+    columns = ["", "accuracy", "95 % interval", "sd"]
+    columns += [f"minus {baseline}, paired", "95 % interval"] if differences else []
+    columns += ["published"] if published else []
+    rows = []
+    for shots, summary in result.played.summaries().items():
+        row = [plan.name(shots), number(summary.mean), interval(summary), number(summary.sd)]
+        if gap := differences.get(shots):
+            row += [number(gap.mean, signed=True), interval(gap, signed=True)]
+        rows.append([*row, *([number(published.get(plan.name(shots)))] if published else [])])
+    show_table(f"{configured.name}{changed} on {protocol.name}, {plan.count} episodes, seed {plan.seed}", columns, rows)
+    click.echo(
+        f"Accuracy: the mean over episodes of {plan.ways} new classes with as many labelled images each as shots, and "
+        f"{plan.queries} queries a class, answered among the episode's classes; base classes are donors only"
+    )
+    click.echo("Intervals: 95 %, Student-t, of the mean over episodes; all on this one backbone.")
+    if published:
+        click.echo(f"Published numbers are of {other_conditions(protocol)}.")
+    overlap = result.backbone.card["pretraining_overlap"]["kind"]
+    click.echo(f"Backbone: {result.backbone.id}; overlap of its pretraining with new classes: {overlap}")
+    settings = ", ".join(f"{key}={value} ({configured.origins[key]})" for key, value in configured.settings.items())
+    click.echo(f"Settings: {settings or 'none'}")
+
+
+def show_episode_comparison(comparison: EpisodeComparison, protocol: Protocol, backbone: str) -> None:
+    """Rows that have played episodes, and their paired differences."""
+    rows = [
+        [row.shown, *(shown_accuracy(row, shots) for shots in NAMES), str(row.plan["count"])]
+        for row in comparison.rows
+        if not row.failed
+    ]
+    if not rows:
+        return
+    title = f"{protocol.name} on {backbone}, few-shot episodes: mean ± half of its 95 % interval"
+    show_table(title, ["method", *NAMES.values(), "episodes"], rows)
+    if comparison.pairs:
+        columns = ["method", "minus", "pairs", *(t for name in NAMES.values() for t in (f"Δ {name} (95 %)", "p"))]
+        show_table("paired differences in episodes", columns, [pair.cells() for pair in comparison.pairs], left=2)
+    for row in comparison.rows:
+        if row.failed:
+            click.echo(f"{row.shown} failed in episodes: {row.failed}")
+    click.echo(DEFINITION)
