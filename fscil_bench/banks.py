@@ -1,6 +1,7 @@
 """Feature banks: every image of a dataset through a backbone once, stored with what is needed to run methods on it."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fscil_bench.backbones.store import Backbone, bank_name
-from fscil_bench.errors import FscilError
+from fscil_bench.errors import FscilError, unknown_name
 from fscil_bench.files import write_atomically
 
 SCHEMA = "fscil-bench/bank/1"
-STORAGE = ("f16", "f32", "int8")  # of features on disk
-STEPS = 127  # of int8: half of what fits, which packs to less and changes no number by more (docs/backbones.md)
+STORAGE = ("f16", "f32", "int8", "int8:STEPS")  # of features on disk
+STEPS = 255  # of int8 at the most, and unless it names fewer
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,26 @@ class Bank:
     sha256: str = field(default="", repr=False)
 
 
+def require_storage(storage: str) -> None:
+    """Fail if there is no such storage of features."""
+    steps = re.fullmatch(r"int8:(\d+)", storage)
+    if storage not in ("f16", "f32", "int8") and not (steps and 1 <= int(steps[1]) <= STEPS):
+        raise unknown_name("storage type", storage, STORAGE)
+
+
 def encode(features: Tensor, storage: str) -> dict[str, Tensor]:
     """Features as tensors to store.
 
-    int8 counts 127 steps between the least and the greatest value of every dimension, on the scale of square roots:
+    int8 counts steps between the least and the greatest value of every dimension, on the scale of square roots:
     averages of rectified maps crowd near zero, and some methods take their root.
     """
-    if storage != "int8":
-        return {"features": features.to({"f16": torch.float16, "f32": torch.float32}[storage]).contiguous()}
+    require_storage(storage)
+    kind, _, steps = storage.partition(":")
+    if kind != "int8":
+        return {"features": features.to({"f16": torch.float16, "f32": torch.float32}[kind]).contiguous()}
     roots = features.float().abs().sqrt() * features.sign()
     low = roots.amin(dim=0).clamp(max=0)  # zero stays zero where nothing is negative
-    step = ((roots.amax(dim=0) - low) / STEPS).clamp(min=torch.finfo(torch.float32).tiny)
+    step = ((roots.amax(dim=0) - low) / int(steps or STEPS)).clamp(min=torch.finfo(torch.float32).tiny)
     return {
         "features": ((roots - low) / step).round().to(torch.uint8).contiguous(),
         "features.low": low,

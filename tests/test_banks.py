@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fscil_bench.backbones.store import bank_name, find_backbone, open_backbone
-from fscil_bench.banks import STORAGE, decode, encode, open_bank, write_bank
+from fscil_bench.banks import decode, encode, open_bank, write_bank
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import read_json, sha256_file, write_json
 
@@ -86,7 +86,13 @@ def test_int8_keeps_zero_sign_and_constant_dimensions():
     assert torch.equal(decode(encode(torch.zeros(3, 2), "int8")), torch.zeros(3, 2))
 
 
-@pytest.mark.parametrize("storage", STORAGE)
+@pytest.mark.parametrize("storage", ["int4", "int8:", "int8:0", "int8:256", "f8"])
+def test_unknown_storage_is_refused(storage):
+    with pytest.raises(UsageError, match="int8:STEPS"):
+        encode(torch.zeros(1, 1), storage)
+
+
+@pytest.mark.parametrize("storage", ["f16", "f32", "int8", "int8:127"])
 def test_every_storage_comes_back(tmp_path, toy_backbone, toy_bank, storage):
     folder = toy_backbone()
     path = folder / bank_name("cifar100")

@@ -34,14 +34,16 @@ def test_commands_in_the_docs_exist(call):
         assert not word.startswith("--") or word in options, f"`fscil-bench {call}`: no option {word}"
 
 
-def test_numbers_in_the_readme_are_those_on_record(cli):
-    """The tables under Results are what `fscil-bench compare --dataset cifar100` prints."""
-    done = cli("compare", "--dataset", "cifar100")
+@pytest.mark.parametrize("dataset", ["cub200", "miniimagenet", "cifar100"])
+def test_numbers_in_the_readme_are_those_on_record(cli, dataset):
+    """The tables under Results are rows of what `fscil-bench compare --dataset DATASET` prints."""
+    done = cli("compare", "--dataset", dataset)
     assert done.code == 0, done.err
-    lines = [line for line in done.out.splitlines() if line.startswith("|")]
-    assert len(lines) > 5
-    readme = (ROOT / "README.md").read_text().splitlines()
-    assert [line for line in lines if line not in readme] == []
+    section = (ROOT / "README.md").read_text().partition("## Results")[2].partition("\n## ")[0]
+    shown = section.partition(f"### {dataset}")[2].partition("### ")[0]
+    lines = [line for line in shown.splitlines() if line.startswith("|")]
+    assert len(lines) > 8
+    assert [line for line in lines if line not in done.out.splitlines()] == []
 
 
 def test_the_page_of_methods_is_current(cli):

@@ -1,6 +1,9 @@
 """From weights to a feature bank: every image once, with test preprocessing."""
 
+import shutil
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +15,9 @@ from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.networks import make_network
 from fscil_bench.backbones.store import WEIGHTS, Backbone, bank_name, open_backbone, write_card
 from fscil_bench.backbones.training import EVAL_BATCH, Normalise
-from fscil_bench.banks import STORAGE, Bank, decode, encode, write_bank
+from fscil_bench.banks import Bank, decode, encode, open_bank, require_storage, write_bank
 from fscil_bench.datasets.images import ImageSet, View
-from fscil_bench.errors import FscilError, unknown_name
+from fscil_bench.errors import FscilError
 from fscil_bench.files import sha256_file
 from fscil_bench.method import Base, cosine
 from fscil_bench.progress import progress
@@ -61,16 +64,27 @@ def extract(backbone: Backbone, images: ImageSet, machine: Machine, storage: str
     return open_backbone(backbone.folder)
 
 
+def store_anew(backbone: Backbone, dataset: str, storage: str, folder: Path, effects: Mapping[str, Any]) -> Backbone:
+    """A copy of the backbone in `folder`, its bank in another storage with the measured `effects` in it."""
+    bank = open_bank(backbone, dataset)
+    protocol = session0_protocol(backbone.card, dataset)
+    rounded = replace(bank, features=decode(encode(bank.features, storage)))
+    before, after = session0_accuracy(bank, protocol), session0_accuracy(rounded, protocol)
+    change = {key: value - before[key] for key, value in after.items()}
+    about = {"type": storage, "session0_change": change, "last_session_change": dict(effects)}
+    path = folder / bank_name(dataset)
+    write_bank(path, replace(bank, metadata={**bank.metadata, "storage": about}), storage)
+    shutil.copyfile(backbone.file(WEIGHTS), folder / WEIGHTS)
+    files = {WEIGHTS: backbone.checksum(WEIGHTS), path.name: sha256_file(path)}
+    write_card(folder, {**backbone.card, "files": files})
+    return open_backbone(folder)
+
+
 def _head(weights: dict[str, Tensor], card: dict[str, Any]) -> dict[str, Tensor]:
     """The learned head; none if nothing was trained."""
     if "head.weight" not in weights:
         return {}
     return {"weight": weights["head.weight"], "scale": torch.tensor(float(card["recipe"]["scale"]))}
-
-
-def require_storage(storage: str) -> None:
-    if storage not in STORAGE:
-        raise unknown_name("storage type", storage, STORAGE)
 
 
 def session0_protocol(card: dict[str, Any], dataset: str) -> Protocol:

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from fscil_bench import datasets
-from fscil_bench.backbones.extract import extract, require_storage
+from fscil_bench.backbones.extract import extract
 from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.networks import TIMM
 from fscil_bench.backbones.pretraining import overlap
@@ -27,6 +27,7 @@ from fscil_bench.backbones.store import (
 )
 from fscil_bench.backbones.training import Images, Plan, Trained, hold_out, train
 from fscil_bench.backbones.weights import initial_weights, rounded
+from fscil_bench.banks import require_storage
 from fscil_bench.datasets.images import ImageSet, Rows, View
 from fscil_bench.environment import environment
 from fscil_bench.errors import UsageError

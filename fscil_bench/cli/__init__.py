@@ -51,8 +51,8 @@ def main(debug: bool) -> None:
 
     \b
     First steps:
-      fscil-bench run --method teen --dataset cifar100
-      fscil-bench compare --dataset cifar100
+      fscil-bench run --method teen --dataset cub200
+      fscil-bench compare --dataset cub200
       fscil-bench ls methods
     """
 

@@ -25,7 +25,7 @@ WEIGHTS_STORAGE = click.option(
     help="How trained weights are stored; f16 takes half the space, and the bank is made with the rounded weights.",
 )
 STORAGE = click.option(
-    "--storage", default="f16", show_default=True, help="How the bank stores features: f16, f32 or int8."
+    "--storage", default="f16", show_default=True, help="How the bank stores features: f16, f32, int8 or int8:STEPS."
 )
 
 
@@ -190,14 +190,20 @@ def convert(source: Path, network: str, out: Path) -> None:
 @backbone.command()
 @click.argument("name", metavar="BACKBONE")
 @click.option("--dataset", required=True, help="The dataset of the bank to try.")
-@click.option("--storage", default="int8", show_default=True, help="f16, f32 or int8.")
+@click.option("--storage", default="int8", show_default=True, help="f16, f32, int8 or int8:STEPS.")
 @click.option("--method", "methods", multiple=True, help="Only this method. Repeatable. [default: all]")
 @click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Also write the backbone, its bank so stored, to this new folder."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def storage(name: str, dataset: str, storage: str, methods: tuple[str, ...], draws: int, as_json: bool) -> None:
+def storage(
+    name: str, dataset: str, storage: str, methods: tuple[str, ...], draws: int, out: Path | None, as_json: bool
+) -> None:
     """Measure what storing a bank in fewer bits would change, for every method.
 
-    Give the bank of an unrounded extraction (`backbone extract --storage f32`). Nothing is written.
+    Give the bank of an unrounded extraction (`backbone extract --storage f32`). With --out the backbone is written with
+    the smaller bank, the measured changes in it; otherwise nothing is.
     """
     from fscil_bench.protocols import load_protocol
     from fscil_bench.registry import loadable, require_method
@@ -207,7 +213,8 @@ def storage(name: str, dataset: str, storage: str, methods: tuple[str, ...], dra
     load_protocol(dataset)
 
     from fscil_bench.analysis.storage import storage_effects
-    from fscil_bench.backbones.extract import require_storage
+    from fscil_bench.backbones.extract import store_anew
+    from fscil_bench.banks import require_storage
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
     from fscil_bench.metrics import SHORT
@@ -215,11 +222,16 @@ def storage(name: str, dataset: str, storage: str, methods: tuple[str, ...], dra
 
     require_storage(storage)
     chosen = methods or loadable()
+    if out is not None and out.exists():
+        raise UsageError(f"--out {out} is there already: name a new folder")
+    arena = Arena(dataset, name)
     effects = []
     with counter("methods", len(chosen)) as advance:
-        for effect in storage_effects(Arena(dataset, name), chosen, storage, draws):
+        for effect in storage_effects(arena, chosen, storage, draws):
             effects.append(effect)
             advance(1)
+    if out is not None:
+        store_anew(arena.backbone, arena.protocol.dataset, storage, out, {e.method: e.change for e in effects})
     if as_json:
         click.echo(json.dumps({effect.method: effect.change for effect in effects}))
         return

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fscil_bench.backbones.networks import make_network
-from fscil_bench.backbones.store import WEIGHTS, bank_name, home
+from fscil_bench.backbones.store import WEIGHTS, bank_name, home, open_backbone
+from fscil_bench.banks import open_bank
 
 TRAIN = ("backbone", "train", "--dataset", "cifar100", "--device", "cpu", "--threads", "1")
 TINY = ("--set", "network=resnet8", "--set", "epochs=2", "--set", "batch_size=60")
@@ -239,3 +240,29 @@ def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone):
     same = cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "f16", "--draws", "2", "--json")
     assert not any(value for effect in json.loads(same.out).values() for value in effect.values())
     assert cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "int4").code == 2
+
+
+def test_a_backbone_is_stored_smaller(cli, trained, tmp_path, read):
+    out = tmp_path / "smaller" / trained.name
+    call = (
+        "backbone",
+        "storage",
+        trained,
+        "--dataset",
+        "cifar100",
+        "--method",
+        "protonet",
+        "--draws",
+        "2",
+        "--out",
+        out,
+    )
+    done = cli(*call)
+    assert done.code == 0, done.err
+    assert (out / bank_name("cifar100")).stat().st_size < (trained / bank_name("cifar100")).stat().st_size
+    assert read(out / "card.json")["files"]["weights.safetensors"] == read(trained / "card.json")["files"][WEIGHTS]
+    bank = open_bank(open_backbone(out), "cifar100")
+    assert bank.metadata["storage"]["type"] == "int8"
+    assert set(bank.metadata["storage"]["last_session_change"]) == {"protonet"}
+    assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", out, "--draws", "2").code == 0
+    assert "is there already" in cli(*call).error_line
