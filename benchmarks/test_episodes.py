@@ -138,7 +138,7 @@ def test_distribution_calibration_beside_its_public_code(benchmark, place, shots
     dim = split.bank.features.shape[1]
     least, count = (10, 40) if dim < 512 else (30, 4)
     plan = Plan(shots=(shots,), count=count)
-    method = configure("dc-lr", split.protocol.name).method
+    method = configure("dc-lr", split.protocol.name, {"tol": str(TOL)}).method
     times, found = [], {}
 
     def once() -> None:

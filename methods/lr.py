@@ -31,6 +31,8 @@ class LogisticRegression(Method):
     episode_block = 64  # a fit to a few images alone is too small to be worth starting
 
     samples: int = setting(100, "features that stand for a class in sessions", origin="own", low=1)
+    # At scikit-learn's 1e-4 a fit ends so early that numbers depend on the order of summation, so on threads.
+    tol: float = setting(1e-8, "largest entry of the gradient at which a fit ends", origin="own", low=1e-12)
     c: float = setting(1.0, "C of the logistic regression: the weight of the data against the penalty", low=1e-6)
 
     features: Tensor = field(init=False, repr=False, compare=False)  # [*, n, d], all that it is fitted to
@@ -76,4 +78,4 @@ class LogisticRegression(Method):
         old = self.features.expand(*batch, *self.features.shape[-2:])
         self.features = torch.cat([old, new.reshape(*batch, way * count, d)], dim=-2)
         start = None if self.classifier is None else self.classifier.widened(known + way)
-        self.classifier = fit(self.features, self.labels, known + way, c=self.c, start=start)
+        self.classifier = fit(self.features, self.labels, known + way, c=self.c, tol=self.tol, start=start)

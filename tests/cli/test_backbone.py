@@ -215,7 +215,8 @@ def test_from_weights_frozen_then_tuned(cli, tiny_cifar, tmp_path, read):
     assert (shown.code, "no learned head" in shown.out) == (0, True)
     tuned = cli(*TRAIN, *TINY, *data, "--weights-storage", "f16", "--pretraining", "imagenet1k")
     assert tuned.code == 0, tuned.err
-    assert cli("ls", "backbones").out.count("imagenet1k, weights sha256:") == 1
+    own = [line for line in cli("ls", "backbones").out.splitlines() if "| own |" in line]
+    assert sum("imagenet1k, weights sha256:" in line for line in own) == 1
 
 
 def test_weights_that_do_not_fit_are_refused(cli, tiny_cifar, tmp_path):
