@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from fscil_bench.protocols import load_protocol
+
 NONE, UNKNOWN = "none", "unknown"
+ALL = "all"
 
 _OVERLAP: dict[tuple[str, str], dict[str, Any]] = {
     ("imagenet1k", "cub200"): {
@@ -12,7 +15,7 @@ _OVERLAP: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("imagenet1k", "miniimagenet"): {
         "kind": "images",
-        "new_classes": "all",
+        "new_classes": ALL,
         "note": "miniImageNet is a part of ImageNet-1k, test images included",
     },
 }
@@ -23,4 +26,8 @@ def overlap(pretraining: str, dataset: str) -> dict[str, Any]:
     """{"kind": none | classes | images | unknown, "new_classes": [...]}, with a note where one is due."""
     if pretraining == NONE:
         return {"kind": "none", "new_classes": []}
-    return _OVERLAP.get((pretraining, dataset), {"kind": "unknown", "new_classes": []})
+    found = _OVERLAP.get((pretraining, dataset), {"kind": "unknown", "new_classes": []})
+    if found["new_classes"] is not ALL:
+        return found
+    protocol = load_protocol(dataset)
+    return {**found, "new_classes": [protocol.classes[number] for number in protocol.new_classes]}

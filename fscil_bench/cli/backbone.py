@@ -36,7 +36,7 @@ def backbone() -> None:
 
 @backbone.command()
 @click.option("--dataset", required=True, help="A dataset with an image reader; `fscil-bench ls datasets`.")
-@click.option("--recipe", default="short", show_default=True, help="A named training recipe: cec, teen, short.")
+@click.option("--recipe", default="short", show_default=True, help="A named training recipe: cec, teen, short, frozen.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change a value of the recipe. Repeatable."
 )
