@@ -17,10 +17,12 @@ from torch import Tensor
 from fscil_bench.backbones.store import Backbone, bank_name
 from fscil_bench.errors import FscilError, unknown_name
 from fscil_bench.files import write_atomically
+from fscil_bench.packing import pack, unpack
 
 SCHEMA = "fscil-bench/bank/1"
-STORAGE = ("f16", "f32", "int8", "int8:STEPS")  # of features on disk
-STEPS = 255  # of int8 at the most, and unless it names fewer
+STORAGE = ("f16", "f32", "int8", "int8:STEPS", "int16:STEPS")  # of features on disk
+STEPS = {"int8": 255, "int16": 65535}  # at the most; for int8 also unless it names fewer
+PACKED = "features.packed."  # what the names of an int16 bank's streams begin with
 
 
 @dataclass(frozen=True)
@@ -40,35 +42,38 @@ class Bank:
 
 def require_storage(storage: str) -> None:
     """Fail if there is no such storage of features."""
-    steps = re.fullmatch(r"int8:(\d+)", storage)
-    if storage not in ("f16", "f32", "int8") and not (steps and 1 <= int(steps[1]) <= STEPS):
+    steps = re.fullmatch(r"(int8|int16):(\d{1,5})", storage)
+    if storage not in ("f16", "f32", "int8") and not (steps and 1 <= int(steps[2]) <= STEPS[steps[1]]):
         raise unknown_name("storage type", storage, STORAGE)
 
 
 def encode(features: Tensor, storage: str) -> dict[str, Tensor]:
     """Features as tensors to store.
 
-    int8 counts steps between the least and the greatest value of every dimension, on the scale of square roots:
-    averages of rectified maps crowd near zero, and some methods take their root.
+    int8 and int16 count steps between the least and the greatest value of every dimension, on the scale of square
+    roots: averages of rectified maps crowd near zero, and some methods take their root. int16 packs the counts.
     """
     require_storage(storage)
-    kind, _, steps = storage.partition(":")
-    if kind != "int8":
+    kind, _, named = storage.partition(":")
+    if kind not in STEPS:
         return {"features": features.to({"f16": torch.float16, "f32": torch.float32}[kind]).contiguous()}
+    steps = int(named or STEPS[kind])
     roots = features.float().abs().sqrt() * features.sign()
     low = roots.amin(dim=0).clamp(max=0)  # zero stays zero where nothing is negative
-    step = ((roots.amax(dim=0) - low) / int(steps or STEPS)).clamp(min=torch.finfo(torch.float32).tiny)
-    return {
-        "features": ((roots - low) / step).round().to(torch.uint8).contiguous(),
-        "features.low": low,
-        "features.step": step,
-    }
+    step = ((roots.amax(dim=0) - low) / steps).clamp(min=torch.finfo(torch.float32).tiny)
+    counts = ((roots - low) / step).round()
+    scale = {"features.low": low, "features.step": step}
+    if kind == "int8":
+        return {"features": counts.to(torch.uint8).contiguous(), **scale}
+    streams = pack(counts.to(torch.int32).numpy().astype(np.uint16), steps)
+    return {**{PACKED + name: torch.from_numpy(stream) for name, stream in streams.items()}, **scale}
 
 
 def decode(tensors: Mapping[str, Tensor]) -> Tensor:
     """The features that `encode` stored."""
-    stored = tensors["features"]
-    if stored.dtype != torch.uint8:
+    packed = {key.removeprefix(PACKED): t.numpy() for key, t in tensors.items() if key.startswith(PACKED)}
+    stored = torch.from_numpy(unpack(packed)) if packed else tensors["features"]
+    if stored.is_floating_point():
         return stored
     roots = stored.float().mul_(tensors["features.step"]).add_(tensors["features.low"])
     return roots.mul_(roots.abs())

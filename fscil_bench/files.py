@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,27 @@ def write_together(writers: Mapping[Path, Callable[[Path], object]]) -> None:
     finally:
         for temporary in written.values():
             temporary.unlink(missing_ok=True)
+
+
+def write_folder(folder: Path, fill: Callable[[Path], object]) -> None:
+    """Let `fill` fill a temporary folder beside `folder`, then rename it in one step; on failure leave no trace."""
+    if folder.exists():
+        raise UsageError(f"{folder} is there already: name a new folder")
+    temporary = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+        temporary.chmod(0o777 & ~_umask())
+        fill(temporary)
+        temporary.rename(folder)
+    except OSError as error:
+        raise FscilError(
+            f"cannot write {folder}: {error.strerror or error}; nothing was changed there. Free some space or choose "
+            "another place"
+        ) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -81,10 +81,13 @@ def store_anew(backbone: Backbone, dataset: str, storage: str, folder: Path, eff
 
 
 def _head(weights: dict[str, Tensor], card: dict[str, Any]) -> dict[str, Tensor]:
-    """The learned head; none if nothing was trained."""
+    """The learned head, with its virtual rows apart if it has some; none if nothing was trained."""
     if "head.weight" not in weights:
         return {}
-    return {"weight": weights["head.weight"], "scale": torch.tensor(float(card["recipe"]["scale"]))}
+    rows = weights["head.weight"]
+    n_virtual = len(weights.get("reserved", ()))
+    head = {"weight": rows[: len(rows) - n_virtual], "scale": torch.tensor(float(card["recipe"]["scale"]))}
+    return {**head, "virtual": rows[-n_virtual:]} if n_virtual else head
 
 
 def session0_protocol(card: dict[str, Any], dataset: str) -> Protocol:

@@ -1,6 +1,7 @@
 """Trained backbones on disk: a folder `<id>/` with card.json, weights.safetensors and bank-<dataset>.safetensors.
 
-Shipped ones lie in the package (read-only), a user's own under `$FSCIL_BENCH_HOME/backbones/`.
+Shipped ones lie in the package (read-only), a user's own under `$FSCIL_BENCH_HOME/backbones/`. Large weights are in the
+repository but not in what pip installs: methods need banks alone.
 """
 
 import os
@@ -13,8 +14,10 @@ import platformdirs
 
 from fscil_bench.errors import FscilError, UsageError, unknown_name
 from fscil_bench.files import read_json, sha256_file, write_json
+from fscil_bench.protocols import Protocol
 
 SCHEMA = "fscil-bench/card/1"
+CROSS_ENTROPY = "cross-entropy"
 WEIGHTS = "weights.safetensors"
 REQUIRED = {"dataset", "network", "recipe", "epochs", "selection", "augmentation", "session0", "files"}
 REQUIRED |= {"pretraining", "pretraining_overlap"}
@@ -29,18 +32,28 @@ class Backbone:
     card: dict[str, Any]
     shipped: bool
 
+    @property
+    def objective(self) -> str:
+        """What it was trained for; cards say so unless it was plain cross-entropy."""
+        return str(self.card["recipe"].get("objective", CROSS_ENTROPY))
+
     def checksum(self, name: str) -> str:
         """What the card says one of its files must be."""
         if name not in self.card["files"]:
-            raise UsageError(f"backbone {self.id} has no {name}: `fscil-bench backbone extract` makes banks")
+            hint = "" if name == WEIGHTS else ": `fscil-bench backbone extract` makes banks"
+            raise UsageError(f"backbone {self.id} has no {name}{hint}")
         return str(self.card["files"][name])
+
+    def has(self, name: str) -> bool:
+        """Whether one of its files is here, whole or not."""
+        return (self.folder / name).is_file()
 
     def file(self, name: str) -> Path:
         """One of its files, after a check against the card's checksum."""
         path = self.folder / name
         wanted = self.checksum(name)
-        if not path.is_file():
-            raise FscilError(f"{path} is missing, though the card of {self.id} lists it: restore it or make it anew")
+        if not self.has(name):
+            raise FscilError(f"{path} is missing, though the card of {self.id} lists it: {where_to_get(name, wanted)}")
         if sha256_file(path) != wanted:
             raise FscilError(f"{path} is damaged (its sha256 is not the card's): restore it or make it anew")
         return path
@@ -80,17 +93,44 @@ def find_backbone(name: str) -> Backbone:
     return by_id[name]
 
 
+def default_backbone(protocol: Protocol, objective: str | None) -> Backbone:
+    """What a method takes if no backbone is named: the dataset's, or the first trained for its objective."""
+    if objective is None:
+        return find_backbone(protocol.default_backbone)
+    fitting = [b for b in list_backbones() if b.objective == objective and b.card["dataset"] == protocol.name]
+    if not fitting:
+        raise UsageError(
+            f"no backbone of {protocol.name} was trained for the objective {objective}: "
+            f"`fscil-bench backbone train --dataset {protocol.name} --recipe {objective}` makes one, or name one "
+            "with --backbone"
+        )
+    return fitting[0]
+
+
 def open_backbone(folder: Path, *, shipped: bool = False) -> Backbone:
     card = read_json(folder / "card.json", "backbone card")
     if not isinstance(card, dict) or card.get("schema") != SCHEMA:
         raise FscilError(f"{folder / 'card.json'} is not a backbone card of schema {SCHEMA}")
     if missing := REQUIRED - card.keys():
         raise FscilError(f"{folder / 'card.json'} is damaged (it lacks {', '.join(sorted(missing))})")
+    if odd := [name for name in card["files"] if Path(name).name != name]:
+        raise FscilError(f"{folder / 'card.json'} is damaged (it lists a file outside of the folder: {odd[0]})")
     return Backbone(folder.resolve().name, folder, card, shipped)
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
     write_json(folder / "card.json", card)
+
+
+def where_to_get(name: str, sha256: str) -> str:
+    """Where to get a missing file: the repository has all of a shipped backbone, or of a copy of one."""
+    for backbone in list_backbones():
+        if backbone.shipped and backbone.card["files"].get(name) == sha256:
+            return (
+                f"get the file with sha256 {sha256} from folder fscil_bench/artifacts/{backbone.id} of the project's "
+                "repository and put it there"
+            )
+    return f"restore it (sha256 {sha256}) or make it anew"
 
 
 def _shipped_root() -> Path:
