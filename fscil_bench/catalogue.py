@@ -36,8 +36,8 @@ def _section(name: str, kind: type[Method]) -> str:
         f"- Cost: {_cost(kind)}.",
         f"- Composition: {_composition(kind)}.",
     ]
-    if kind.recipe:
-        facts.append(f"- Needs a backbone trained with the recipe `{kind.recipe}`.")
+    if kind.objective:
+        facts.append(f"- Needs a backbone trained for the objective `{kind.objective}`.")
     if kind.baseline:
         facts.append(f"- Compared with `{kind.baseline}`.")
     if not kind.episodes:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fscil_bench.backbones.extract import session0_accuracy
-from fscil_bench.backbones.store import Backbone, list_backbones
+from fscil_bench.backbones.store import WEIGHTS, Backbone, list_backbones, open_backbone
 from fscil_bench.errors import UsageError
 from fscil_bench.evaluate import Arena
 
@@ -97,9 +97,24 @@ def test_shipped_records_are_whole_and_current():
 
 @pytest.mark.parametrize("backbone", shipped(), ids=lambda backbone: backbone.id)
 def test_shipped_files_match_their_card(backbone):
-    assert {path.name for path in backbone.folder.iterdir()} == {"card.json", *backbone.card["files"]}
+    """The repository has all files; what is installed may lack large weights, and what it has is whole."""
+    in_repository = open_backbone(ROOT / "fscil_bench" / "artifacts" / backbone.id)
+    assert in_repository.card == backbone.card
+    assert {path.name for path in in_repository.folder.iterdir()} == {"card.json", *backbone.card["files"]}
     for name in backbone.card["files"]:
-        assert backbone.file(name).is_file()
+        assert in_repository.file(name).is_file()
+        assert name == WEIGHTS or backbone.file(name).is_file()
+
+
+def test_the_wheel_has_every_bank_but_only_small_weights():
+    root = ROOT / "fscil_bench" / "artifacts"
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["fscil_bench.artifacts"]
+    packed = {path for pattern in patterns for path in root.glob(pattern)}
+    everything = {path for path in root.glob("*/*") if path.is_file() and path.parent.name != "__pycache__"}
+    left_out = everything - packed
+    assert all(path.name == WEIGHTS for path in left_out)
+    assert {path.parent.name.split("-")[0] for path in left_out} == {"cub200", "miniimagenet"}
+    assert all(path.stat().st_size < 2_000_000 for path in packed if path.name == WEIGHTS)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""Feature extractors, by name, and the cosine head they are trained with."""
+"""Feature extractors, by name, and the cosine head they are trained with.
+
+A network is `upper` after `lower`, cut after its second stage, for trainings that mix feature maps there.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -58,9 +61,16 @@ class CifarResNet(nn.Module):
         first = BasicBlock(width_in, width, stride)
         return nn.Sequential(first, *(BasicBlock(width, width, 1) for _ in range(blocks - 1)))
 
+    def lower(self, x: Tensor) -> Tensor:
+        maps: Tensor = self.stage2(self.stage1(self.stem(x)))
+        return maps
+
+    def upper(self, maps: Tensor) -> Tensor:
+        last: Tensor = self.stage3(maps)
+        return last.mean(dim=(2, 3))
+
     def forward(self, x: Tensor) -> Tensor:
-        maps: Tensor = self.stage3(self.stage2(self.stage1(self.stem(x))))
-        return maps.mean(dim=(2, 3))
+        return self.upper(self.lower(x))
 
 
 class CosineClassifier(nn.Module):
@@ -73,9 +83,12 @@ class CosineClassifier(nn.Module):
         self.scale = scale
 
     def forward(self, x: Tensor) -> Tensor:
-        features = self.network(x).float()
-        with torch.autocast(x.device.type, enabled=False):  # half precision is too coarse for scaled cosines
-            return self.scale * F.linear(F.normalize(features, dim=-1), F.normalize(self.head.weight, dim=-1))
+        return self.logits(self.network(x), self.head.weight)
+
+    def logits(self, features: Tensor, rows: Tensor) -> Tensor:
+        """Scaled cosines of features with rows of a head, [n, C]."""
+        with torch.autocast(features.device.type, enabled=False):  # half precision is too coarse for scaled cosines
+            return self.scale * F.linear(F.normalize(features.float(), dim=-1), F.normalize(rows, dim=-1))
 
 
 class ResNet18(nn.Module):
@@ -89,9 +102,17 @@ class ResNet18(nn.Module):
         self.body = resnet18(weights=None)
         self.body.fc = nn.Identity()
 
+    def lower(self, x: Tensor) -> Tensor:
+        body = self.body
+        maps: Tensor = body.layer2(body.layer1(body.maxpool(body.relu(body.bn1(body.conv1(x))))))
+        return maps
+
+    def upper(self, maps: Tensor) -> Tensor:
+        last: Tensor = self.body.layer4(self.body.layer3(maps))
+        return last.mean(dim=(2, 3))
+
     def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.body(x)
-        return features
+        return self.upper(self.lower(x))
 
 
 class TimmNetwork(nn.Module):
@@ -99,12 +120,32 @@ class TimmNetwork(nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
+        self.name = name
         self.body = _timm().create_model(name, pretrained=False, num_classes=0)
         self.dim = int(getattr(self.body, "head_hidden_size", None) or self.body.num_features)
 
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.body(x)
         return features
+
+    def lower(self, x: Tensor) -> Tensor:
+        """Of EfficientNets: up to maps of an eighth of the picture's size, as after stage 2 of a ResNet-18."""
+        self._require_parts()
+        maps: Tensor = self.body.blocks[:EIGHTH](self.body.bn1(self.body.conv_stem(x)))
+        return maps
+
+    def upper(self, maps: Tensor) -> Tensor:
+        self._require_parts()
+        last = self.body.bn2(self.body.conv_head(self.body.blocks[EIGHTH:](maps)))
+        features: Tensor = self.body.forward_head(last)
+        return features
+
+    def _require_parts(self) -> None:
+        if not all(hasattr(self.body, part) for part in ("conv_stem", "bn1", "blocks", "conv_head", "bn2")):
+            raise UsageError(
+                f"network {TIMM}{self.name} has no middle that is known here, which mixing feature maps needs: take an "
+                "EfficientNet, or a network of fscil-bench"
+            )
 
 
 Network = CifarResNet | ResNet18 | TimmNetwork
@@ -153,6 +194,7 @@ def _timm() -> ModuleType:
 
 
 TIMM = "timm:"
+EIGHTH = 3  # stages of an EfficientNet after which maps have an eighth of the picture's size
 NETWORKS: dict[str, Callable[[], Network]] = {
     **{f"resnet{depth}": partial(CifarResNet, depth) for depth in (8, 14, 20, 32, 44, 56)},
     "resnet18": ResNet18,

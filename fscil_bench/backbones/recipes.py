@@ -9,17 +9,20 @@ from importlib import resources
 from typing import Any, Literal
 
 from fscil_bench.backbones.networks import own_preprocessing
+from fscil_bench.backbones.store import CROSS_ENTROPY
 from fscil_bench.datasets.images import INTERPOLATION, View
 from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.protocols import load_protocol
 from fscil_bench.settings import parse_settings
 
 NO_WEIGHTS = "none"
+FACT = "fact"  # an objective, as CROSS_ENTROPY
+OF_FACT = ("balance", "mix_from", "mix_alpha")  # what only that objective knows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a backbone is trained on the base classes (SGD on cross-entropy over a cosine head)."""
+    """How a backbone is trained on the base classes: SGD on an objective over a cosine head."""
 
     name: str
     dataset: str  # the protocol whose base classes are trained on
@@ -42,6 +45,10 @@ class Recipe:
     weight_decay: float = 5e-4  # on every parameter, norms and head included
     scale: float = 16.0  # multiplies the cosine; "temperature" in most code bases
     label_smoothing: float = 0.0
+    objective: Literal["cross-entropy", "fact"] = "cross-entropy"
+    balance: float = 0.01  # FACT: the weight of its losses beside cross-entropy
+    mix_from: int = 0  # FACT: the epoch, counted from 0, from which its losses count
+    mix_alpha: float = 2.0  # FACT: feature maps are mixed with weights from Beta(mix_alpha, mix_alpha)
     augment: tuple[str, ...] = ()
     size: int = 32  # of the square that the network sees
     growth: tuple[int, ...] = ()  # squares seen in training instead, one after another, for equally many epochs each
@@ -57,7 +64,9 @@ class Recipe:
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise UsageError(f"recipe {self.name}: {name} must be at least {low}, not {getattr(self, name)}")
-        for name in ("lr", "head_rate", "scale"):
+        if self.objective not in (CROSS_ENTROPY, FACT):
+            raise unknown_name("objective", self.objective, (CROSS_ENTROPY, FACT))
+        for name in ("lr", "head_rate", "scale", "balance", "mix_alpha"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"recipe {self.name}: {name} must be above 0")
         if len(self.mean) != 3 or len(self.std) != 3 or not min(self.std) > 0:
@@ -88,6 +97,10 @@ class Recipe:
         """The square that the network sees in training in `epoch`, counted from 0."""
         return self.growth[epoch * len(self.growth) // self.epochs] if self.growth else self.size
 
+    def mixes_at(self, epoch: int) -> bool:
+        """Whether FACT's losses count in `epoch`, counted from 0."""
+        return self.objective == FACT and epoch >= self.mix_from
+
     def test_view(self) -> View:
         return View(self.size, self.resize, self.squash, self.interpolation)
 
@@ -107,7 +120,9 @@ class Recipe:
         return dataclasses.replace(self, **{**own, **changes})
 
     def as_data(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """The recipe as plain data; what the objective does not know is left out."""
+        left_out = ("objective", *OF_FACT) if self.objective == CROSS_ENTROPY else ()
+        return {key: value for key, value in dataclasses.asdict(self).items() if key not in left_out}
 
 
 def recipe_names(dataset: str) -> list[str]:
@@ -119,7 +134,10 @@ def load_recipe(name: str, dataset: str) -> Recipe:
     images = load_protocol(dataset).dataset
     if images not in _all().get(name, {}):
         raise unknown_name(f"recipe for {dataset}", name, recipe_names(images))
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in _all()[name][images].items()}
+    own = _all()[name][images]
+    same = _all()[own["like"]][images] if "like" in own else {}
+    merged = {key: value for key, value in (same | own).items() if key != "like"}
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()}
     return Recipe(name=name, dataset=dataset, **values)
 
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -23,8 +22,9 @@ from torch import Tensor, nn
 from fscil_bench.backbones.augment import Frame, make_pipeline
 from fscil_bench.backbones.dice import Dice
 from fscil_bench.backbones.machine import Machine
-from fscil_bench.backbones.networks import CosineClassifier, make_network, require_network, seeded
-from fscil_bench.backbones.recipes import Recipe
+from fscil_bench.backbones.networks import CosineClassifier, require_network
+from fscil_bench.backbones.objectives import Mixing, build_objective
+from fscil_bench.backbones.recipes import FACT, Recipe
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import sha256_json, write_atomically
 from fscil_bench.progress import progress
@@ -44,6 +44,7 @@ class Plan:
 
     recipe: Recipe
     n_classes: int
+    n_virtual: int = 0  # classes to come, for objectives that keep room for them
     seed: int = 1
     select: Selection = "last"
     val_per_class: int = 50  # held out of training when select is "val"
@@ -51,9 +52,11 @@ class Plan:
     def as_data(self) -> dict[str, Any]:
         held_out = self.val_per_class if self.select == "val" else 0
         recipe = {key: value for key, value in self.recipe.as_data().items() if key != "source"}
+        virtual = {"n_virtual": self.n_virtual} if self.n_virtual else {}
         return {
             "recipe": recipe,
             "n_classes": self.n_classes,
+            **virtual,
             "seed": self.seed,
             "select": self.select,
             "val_per_class": held_out,
@@ -109,16 +112,6 @@ class Normalise:
         return pixels.float().mul_(self.factor).add_(self.offset).contiguous(memory_format=self.layout)
 
 
-def build_classifier(recipe: Recipe, n_classes: int, seed: int) -> CosineClassifier:
-    """The recipe's network under a fresh cosine head."""
-
-    def build() -> CosineClassifier:
-        network = make_network(recipe.network)
-        return CosineClassifier(network, network.dim, n_classes, recipe.scale)
-
-    return seeded(build, seed)
-
-
 def train(
     plan: Plan,
     training: Images,
@@ -135,6 +128,8 @@ def train(
     """
     if (held_out is None) != (plan.select == "last"):
         raise ValueError("held-out images are needed for, and only for, selection by them")
+    if (plan.recipe.objective == FACT) != (plan.n_virtual > 0):
+        raise ValueError(f"virtual classes are needed for, and only for, the objective {FACT}")
     require_network(plan.recipe.network)  # unknown names are refused before the start
     make_pipeline(plan.recipe.augment)
     if initial is not None and plan.recipe.epochs == 0:
@@ -166,12 +161,13 @@ def _train(
         torch.set_num_threads(machine.threads)
     torch.backends.cudnn.deterministic = True
     recipe = plan.recipe
-    classifier = build_classifier(recipe, plan.n_classes, plan.seed)
+    objective = build_objective(recipe, plan.n_classes, plan.n_virtual, plan.seed)
     if initial is not None:
-        classifier.network.load_state_dict(initial)
-    classifier = classifier.to(memory_format=machine.memory_format)
+        objective.classifier.network.load_state_dict(initial)
+    objective = objective.to(memory_format=machine.memory_format)
     if fabric.world_size > 1 and fabric.device.type == "cuda":
-        classifier = nn.SyncBatchNorm.convert_sync_batchnorm(classifier)
+        objective = nn.SyncBatchNorm.convert_sync_batchnorm(objective)
+    classifier = objective.classifier
     optimizer = torch.optim.SGD(
         [
             {"params": [*classifier.network.parameters()], "rate": 1.0},
@@ -185,7 +181,7 @@ def _train(
     state = _read_state(state_file, plan) or State({}, 0, [])
     if state.epoch:
         classifier.load_state_dict(state.part("model."))
-    model, wrapped = fabric.setup(classifier, optimizer)
+    model, wrapped = fabric.setup(objective, optimizer)
     _load_momentum(classifier, optimizer, state.part("momentum."))
     training = training.to(fabric.device)
     held_out = held_out.to(fabric.device) if held_out is not None else None
@@ -209,6 +205,8 @@ def _train(
                 state.write(state_file, plan)
                 bar.console.print("  ".join(f"{key} {value:.6g}" for key, value in row.items()))
             fabric.barrier()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # a process that exits with it open may abort
 
 
 def _train_epoch(
@@ -224,12 +222,13 @@ def _train_epoch(
     """One pass over the training images; the curve's row for it. `tell` hears of epochs done, loss, accuracy, speed."""
     recipe = plan.recipe
     generator = _generator(plan.seed, epoch)
+    chance = np.random.default_rng(_stream(plan.seed, epoch, 1))  # of its own: images are cut alike for all objectives
     augment = make_pipeline(recipe.augment)
     order = torch.randperm(len(images), generator=generator)
     # A last batch with fewer images than processes would leave some without any: it is dropped.
     batches = [b for b in order.split(recipe.batch_size) if len(b) >= fabric.world_size]
     share = slice(fabric.global_rank, None, fabric.world_size)
-    totals = torch.zeros(3, device=fabric.device, dtype=torch.float64)  # loss, right, images
+    totals = torch.zeros(4, device=fabric.device, dtype=torch.float64)  # loss, its part by cross-entropy, right, images
     model.train()
     started = time.perf_counter()
     for step, rows in enumerate(batches):
@@ -239,25 +238,25 @@ def _train_epoch(
         inputs = normalise(
             augment(mine.pixels, Dice(generator, len(rows), share), Frame(recipe.size_at(epoch), mine.aspect))
         )
-        logits = model(inputs)
-        losses = F.cross_entropy(logits, mine.labels, reduction="sum", label_smoothing=recipe.label_smoothing)
+        mixing = Mixing.drawn(chance, recipe.mix_alpha, len(rows), share) if recipe.mixes_at(epoch) else None
+        losses = model(inputs, mine.labels, mixing)
         optimizer.zero_grad()
-        fabric.backward(losses * (fabric.world_size / len(rows)))  # gradients are averaged over processes
+        fabric.backward(losses.total * (fabric.world_size / len(rows)))  # gradients are averaged over processes
         optimizer.step()
-        right = (logits.detach().argmax(1) == mine.labels).sum()
-        totals += torch.stack((losses.detach(), right, torch.tensor(len(mine), device=fabric.device)))
+        totals += torch.stack((losses.total.detach(), *losses[1:], torch.tensor(len(mine), device=fabric.device)))
         if step % TELL_EVERY == TELL_EVERY - 1 and fabric.is_global_zero:
-            loss, hits, seen = totals.tolist()
+            loss, _, hits, seen = totals.tolist()
             speed = seen * fabric.world_size / (time.perf_counter() - started)
             tell(epoch + (step + 1) / len(batches), loss / seen, hits / seen, speed)
     if fabric.world_size > 1:
         totals = fabric.all_reduce(totals, reduce_op="sum")  # type: ignore[assignment]
-    loss, hits, seen = totals.tolist()
+    loss, cross_entropy, hits, seen = totals.tolist()
     seconds = time.perf_counter() - started
     return {
         "epoch": epoch + 1,
         "lr": recipe.lr_at(epoch, len(batches) - 1, len(batches)),
         "loss": loss / seen,
+        **({"cross_entropy": cross_entropy / seen} if recipe.objective == FACT else {}),
         "train_acc": 100 * hits / seen,
         "images_per_second": seen / seconds,
     }
@@ -350,6 +349,11 @@ def hold_out(labels: Tensor, plan: Plan) -> tuple[Tensor, Tensor]:
 
 
 def _generator(seed: int, epoch: int) -> torch.Generator:
-    """An independent stream for every epoch (and one, epoch -1, for the choice of held-out images)."""
-    words = np.random.SeedSequence([seed, epoch + 1]).generate_state(1, np.uint64)
+    """Random numbers of every epoch (and, epoch -1, for the choice of held-out images)."""
+    words = _stream(seed, epoch).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(words[0] >> np.uint64(1)))
+
+
+def _stream(seed: int, epoch: int, *more: int) -> np.random.SeedSequence:
+    """An independent stream for every epoch and purpose."""
+    return np.random.SeedSequence([seed, epoch + 1, *more])

@@ -25,7 +25,10 @@ WEIGHTS_STORAGE = click.option(
     help="How trained weights are stored; f16 takes half the space, and the bank is made with the rounded weights.",
 )
 STORAGE = click.option(
-    "--storage", default="f16", show_default=True, help="How the bank stores features: f16, f32, int8 or int8:STEPS."
+    "--storage",
+    default="f16",
+    show_default=True,
+    help="How the bank stores features: f16, f32, int8, int8:STEPS or int16:STEPS (packed).",
 )
 
 
@@ -102,7 +105,7 @@ def train(
 
     protocol = load_protocol(dataset)
 
-    from fscil_bench.backbones.recipes import load_recipe
+    from fscil_bench.backbones.recipes import FACT, load_recipe
 
     published = load_recipe(recipe, dataset)
     given = split_assignments(settings)
@@ -116,7 +119,14 @@ def train(
         published = replace(published, weights=weights_name(weights), pretraining=pretraining)
     changed = published.with_changes(given)
 
-    plan = Plan(recipe=changed, n_classes=protocol.base, seed=seed, select=select, val_per_class=val_per_class)
+    plan = Plan(
+        recipe=changed,
+        n_classes=protocol.base,
+        n_virtual=len(protocol.classes) - protocol.base if changed.objective == FACT else 0,
+        seed=seed,
+        select=select,
+        val_per_class=val_per_class,
+    )
     machine = Machine(device=device, devices=devices, precision=precision, threads=threads)
     made = make_backbone(
         plan,
@@ -139,13 +149,17 @@ def train(
 @STORAGE
 def extract(name: str, dataset: str, data_root: Path | None, device: str, threads: int | None, storage: str) -> None:
     """Pass every image of a dataset through BACKBONE (an id or a folder) once and store the features in its folder."""
-    from fscil_bench.backbones.store import find_backbone
+    from fscil_bench.backbones.store import WEIGHTS, find_backbone
     from fscil_bench.protocols import load_protocol
 
     source = load_protocol(dataset).dataset
     found = find_backbone(name)
     if found.shipped:
-        raise UsageError(f"{found.id} is shipped and not to be changed: copy {found.folder} and pass the copy")
+        raise UsageError(
+            f"{found.id} is shipped and not to be changed: copy it with `fscil-bench backbone export {found.id} --out "
+            "FOLDER` and pass the copy"
+        )
+    found.file(WEIGHTS)  # said before images are looked for
 
     from fscil_bench import datasets
     from fscil_bench.backbones.extract import extract as extract_bank
@@ -157,6 +171,31 @@ def extract(name: str, dataset: str, data_root: Path | None, device: str, thread
     images = datasets.reader(source).open_images(datasets.require_root(data_root))
     made = extract_bank(found, images, Machine(device=device, threads=threads), storage)
     _tell(made.id, made.folder, made.card["session0"][session0_protocol(made.card, source).name])
+
+
+@backbone.command()
+@click.argument("name", metavar="BACKBONE")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The new folder, named as the copy's id.")
+def export(name: str, out: Path) -> None:
+    """Copy BACKBONE (an id or a folder): its card, its banks, and its weights if they are here.
+
+    Every file is checked against the card. The folder is there whole or not at all; one that is there already is
+    refused. Large weights are in the project's repository but not in what pip installs; the copy lacks them then, and
+    the command says which file is to be put into it.
+
+    \b
+    Example, features in another storage:
+      fscil-bench backbone export cifar100-resnet20-short --out mine/cifar100-resnet20-short
+      fscil-bench backbone extract mine/cifar100-resnet20-short --dataset cifar100 --storage f32
+    """
+    from fscil_bench.backbones.export import export as copy
+    from fscil_bench.backbones.store import find_backbone, where_to_get
+
+    found = find_backbone(name)
+    missing = copy(found, out)
+    click.echo(f"{found.id}: {out}")
+    for file in missing:
+        click.echo(f"Without {file}: {where_to_get(file, found.checksum(file))}")
 
 
 @backbone.command()
@@ -190,7 +229,9 @@ def convert(source: Path, network: str, out: Path) -> None:
 @backbone.command()
 @click.argument("name", metavar="BACKBONE")
 @click.option("--dataset", required=True, help="The dataset of the bank to try.")
-@click.option("--storage", default="int8", show_default=True, help="f16, f32, int8 or int8:STEPS.")
+@click.option(
+    "--storage", default="int8", show_default=True, help="f16, f32, int8, int8:STEPS or int16:STEPS (packed)."
+)
 @click.option("--method", "methods", multiple=True, help="Only this method. Repeatable. [default: all]")
 @click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
 @click.option(
@@ -214,6 +255,7 @@ def storage(
 
     from fscil_bench.analysis.storage import storage_effects
     from fscil_bench.backbones.extract import store_anew
+    from fscil_bench.backbones.store import WEIGHTS
     from fscil_bench.banks import require_storage
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
@@ -225,6 +267,8 @@ def storage(
     if out is not None and out.exists():
         raise UsageError(f"--out {out} is there already: name a new folder")
     arena = Arena(dataset, name)
+    if out is not None:
+        arena.backbone.file(WEIGHTS)  # said before the work, not after it
     effects = []
     with counter("methods", len(chosen)) as advance:
         for effect in storage_effects(arena, chosen, storage, draws):

@@ -70,14 +70,14 @@ def datasets(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def backbones(as_json: bool) -> None:
     """Every backbone, shipped or your own, with what it was trained on and what it scores in session 0."""
-    from fscil_bench.backbones.store import list_backbones
+    from fscil_bench.backbones.store import WEIGHTS, list_backbones
 
     problems: list[str] = []
     found = list_backbones(problems)
     for problem in problems:
         note(f"Left out: {problem}")
     if as_json:
-        click.echo(json.dumps([{**b.card, "shipped": b.shipped} for b in found]))
+        click.echo(json.dumps([{**b.card, "shipped": b.shipped, "weights_here": b.has(WEIGHTS)} for b in found]))
         return
     rows = []
     for b in found:
@@ -93,13 +93,14 @@ def backbones(as_json: bool) -> None:
                 b.card["recipe"]["name"],
                 selection,
                 "shipped" if b.shipped else "own",
+                "here" if b.has(WEIGHTS) else "not here",
                 str(b.card["epochs"]),
                 number(scores.get("prototypes")),
                 number(scores.get("learned_head")),
                 f"{size:.1f}",
-                b.card["files"].get("weights.safetensors", "–")[:12],
+                b.card["files"].get(WEIGHTS, "–")[:12],
             ]
         )
-    columns = ["id", "dataset", "network", "pretraining", "recipe", "selection", "from", "epochs"]
+    columns = ["id", "dataset", "network", "pretraining", "recipe", "selection", "from", "weights", "epochs"]
     columns += ["session 0, prototypes", "session 0, learned head", "MiB", "weights sha256"]
-    show_table("Backbones", columns, rows, left=7)
+    show_table("Backbones", columns, rows, left=8)

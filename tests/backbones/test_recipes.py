@@ -70,6 +70,6 @@ def test_wrong_changes_are_named(change, message):
 
 
 def test_unknown_recipes_are_named():
-    assert recipe_names("cifar100") == ["cec", "teen", "short"]
+    assert recipe_names("cifar100") == ["cec", "teen", "short", "fact", "fact-short"]
     with pytest.raises(UsageError, match="did you mean 'teen'"):
         load_recipe("ten", "cifar100")

@@ -231,6 +231,44 @@ def test_weights_that_do_not_fit_are_refused(cli, tiny_cifar, tmp_path):
     assert (refused.code, "never run" in refused.error_line) == (2, True)
 
 
+def test_a_backbone_is_exported_whole(cli, trained, tmp_path, flip_bit):
+    out = tmp_path / "elsewhere" / "copy"
+    done = cli("backbone", "export", trained.name, "--out", out)
+    assert (done.code, "Without" in done.out) == (0, False), done.err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+        path.name: path.read_bytes() for path in trained.iterdir()
+    }
+    again = cli("backbone", "export", trained, "--out", out)
+    assert (again.code, "is there already" in again.error_line) == (2, True)
+    flip_bit(trained / bank_name("cifar100"))
+    damaged = cli("backbone", "export", trained, "--out", tmp_path / "other" / "copy")
+    assert (damaged.code, "is damaged" in damaged.error_line) == (1, True)
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_absent_weights_are_named_with_their_place(cli, trained, tiny_cifar, tmp_path, monkeypatch, read):
+    """As after an install from a wheel, which lacks large weights: banks work, and the rest says what to get."""
+    monkeypatch.setattr("fscil_bench.backbones.store._shipped_root", lambda: trained.parent)
+    (trained / WEIGHTS).unlink()
+    out = tmp_path / "copy"
+    sha256 = read(trained / "card.json")["files"][WEIGHTS]
+    hint = f"get the file with sha256 {sha256} from folder fscil_bench/artifacts/{trained.name} of the project's"
+    done = cli("backbone", "export", trained.name, "--out", out)
+    assert done.code == 0, done.err
+    assert f"Without {WEIGHTS}: {hint}" in done.out
+    assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", out, "--draws", "2").code == 0
+    assert "| shipped | not here |" in cli("ls", "backbones").out
+    assert not json.loads(cli("ls", "backbones", "--json").out)[0]["weights_here"]
+    for call in (("extract", out), ("storage", out, "--out", tmp_path / "smaller", "--draws", "1")):
+        refused = cli("backbone", *call, "--dataset", "cifar100")
+        assert (refused.code, f"{out / WEIGHTS} is missing" in refused.error_line) == (1, True)
+        assert hint in refused.error_line
+    (out / bank_name("cifar100")).unlink()
+    refused = cli("backbone", "export", out, "--out", tmp_path / "third")
+    assert (refused.code, bank_name("cifar100") in refused.error_line) == (1, True)
+    assert not (tmp_path / "third").exists()
+
+
 def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone):
     folder = toy_backbone()
     done = cli("backbone", "storage", folder, "--dataset", "cifar100", "--draws", "2", "--method", "teen", "--json")
@@ -255,6 +293,8 @@ def test_a_backbone_is_stored_smaller(cli, trained, tmp_path, read):
         "protonet",
         "--draws",
         "2",
+        "--storage",
+        "int16:1023",
         "--out",
         out,
     )
@@ -263,7 +303,7 @@ def test_a_backbone_is_stored_smaller(cli, trained, tmp_path, read):
     assert (out / bank_name("cifar100")).stat().st_size < (trained / bank_name("cifar100")).stat().st_size
     assert read(out / "card.json")["files"]["weights.safetensors"] == read(trained / "card.json")["files"][WEIGHTS]
     bank = open_bank(open_backbone(out), "cifar100")
-    assert bank.metadata["storage"]["type"] == "int8"
+    assert bank.metadata["storage"]["type"] == "int16:1023"
     assert set(bank.metadata["storage"]["last_session_change"]) == {"protonet"}
     assert cli("run", "--method", "teen", "--dataset", "cifar100", "--backbone", out, "--draws", "2").code == 0
     assert "is there already" in cli(*call).error_line
