@@ -1,4 +1,4 @@
-"""What a method is: three verbs on features, typed settings, and a few declared facts.
+"""What a method is: a few verbs on features, typed settings, and a few declared facts.
 
 A method sees features, never images' names, labels of queries, or a metric. The harness alone scores. To add one, write
 a dataclass with these verbs (or subclass `PrototypeMethod` and write `calibrate`), and name it in the entry-point group
@@ -81,7 +81,7 @@ class Method(ABC):
     privileges: ClassVar[
         tuple[str, ...]
     ] = ()  # what it uses beyond plain FSCIL: "exemplars", "all_data", "total_classes"
-    recipe: ClassVar[str | None] = None  # the backbone recipe it cannot do without
+    objective: ClassVar[str | None] = None  # of the backbone's training, if it cannot do without that
     baseline: ClassVar[str | None] = None  # the method it builds on; `run` shows the paired difference
     batched: ClassVar[bool] = True  # takes a leading batch of draws or episodes
     episode_block: ClassVar[int] = 1  # if not batched: the fixed number of episodes it takes at once nevertheless
@@ -105,9 +105,17 @@ class Method(ABC):
     def add_session(self, support: Support) -> None:
         """Learn a session's new classes."""
 
+    def encode(self, queries: Tensor) -> Tensor:
+        """What `scores` gets of the queries: [Q, d] or [*, Q, d] to one row each, of any length.
+
+        It is called once, after `fit_base`, for all sessions and draws: the place for work on queries that no session
+        changes. It draws no random numbers.
+        """
+        return queries
+
     @abstractmethod
     def scores(self, queries: Tensor) -> Tensor:
-        """[Q, d] or [*, Q, d] to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
+        """What `encode` gave to [*, Q, C]: one score for each class seen, in the order seen; the highest wins."""
 
     @classmethod
     def can_be_added(cls) -> bool:
@@ -161,9 +169,9 @@ class PrototypeMethod(Method):
     @classmethod
     def can_be_added(cls) -> bool:
         """It writes `calibrate` or `adjust` and nothing else, and needs nothing special."""
-        verbs = ("embed", "prototypes", "fit_base", "add_session", "scores")
+        verbs = ("embed", "prototypes", "fit_base", "add_session", "encode", "scores")
         plain = all(getattr(cls, verb) is getattr(PrototypeMethod, verb) for verb in verbs)
-        return plain and not (cls.privileges or cls.sampled or cls.recipe or cls.exemplars)
+        return plain and not (cls.privileges or cls.sampled or cls.objective or cls.exemplars)
 
     def scores(self, queries: Tensor) -> Tensor:
         queries = self.embed(queries)

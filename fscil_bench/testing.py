@@ -18,7 +18,7 @@ from fscil_bench.method import Base, Method, Support
 from fscil_bench.registry import Configured, configure
 
 Make = Callable[[], Configured]
-WAY, SHOT, DIM, BASE_CLASSES, SESSIONS, QUERIES = 3, 4, 12, 7, 2, 20
+WAY, SHOT, DIM, BASE_CLASSES, SESSIONS, QUERIES, VIRTUAL = 3, 4, 12, 7, 2, 20, 6
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def toy(seed: int = 0, draws: int = 3) -> Toy:
         features(len(labels)) + labels[:, None] % 3,
         labels,
         BASE_CLASSES,
-        {"weight": features(BASE_CLASSES), "scale": torch.tensor(16.0)},
+        {"weight": features(BASE_CLASSES), "scale": torch.tensor(16.0), "virtual": features(VIRTUAL) - 0.5},
     )
     shots = [features(draws, WAY, SHOT) for _ in range(SESSIONS)]
     queries = features(QUERIES)
@@ -70,6 +70,7 @@ def check_method(name: str, dataset: str = "cifar100", given: Mapping[str, str] 
         assert torch.allclose(one_by_one, together.expand_as(one_by_one)), "draws in a batch influence each other"
     _check_order(make, data)
     _check_queries(make, data)
+    _check_encode(make, data)
     _check_forks(make, data)
     _check_episodes(make, data)
     if method.classwise:
@@ -86,9 +87,10 @@ def _fitted(make: Make, base: Base) -> Method:
 def _scores(make: Make, data: Toy, draw: int | None, sessions: int = SESSIONS) -> Tensor:
     """Scores after some sessions of one draw, or of all at once."""
     method = _fitted(make, data.base)
+    rows = method.encode(data.queries)
     for support in data.sessions[:sessions]:
         method.add_session(_given(method, support, draw))
-    return method.scores(data.queries)
+    return method.scores(rows)
 
 
 def _given(method: Method, support: Support, draw: int | None) -> Support:
@@ -137,9 +139,22 @@ def _check_queries(make: Make, data: Toy) -> None:
         assert torch.allclose(whole[part], _scores(make, some, 0)), "scores depend on how queries are batched"
 
 
+def _check_encode(make: Make, data: Toy) -> None:
+    """What is done with queries once is what would be done with them in every session."""
+    method = _fitted(make, data.base)
+    before = method.generator.get_state()
+    early = method.encode(data.queries)
+    assert torch.equal(method.generator.get_state(), before), "encode draws random numbers"
+    assert early.shape[:-1] == data.queries.shape[:-1], f"encode gave shape {[*early.shape]} for {QUERIES} queries"
+    for support in data.sessions:
+        method.add_session(_given(method, support, 0))
+    assert torch.equal(early, method.encode(data.queries)), "encode depends on the sessions"
+
+
 def _check_forks(make: Make, data: Toy) -> None:
     """Two forks of one fitted method, walked in turn, see nothing of each other."""
     method = _fitted(make, data.base)
+    rows = method.encode(data.queries)
     forks = [method.fork() for _ in range(2)]
     for fork in forks:
         fork.generator = torch.Generator().manual_seed(0)
@@ -151,7 +166,7 @@ def _check_forks(make: Make, data: Toy) -> None:
         alone.generator = torch.Generator().manual_seed(0)
         for support in data.sessions:
             alone.add_session(_given(alone, support, draw))
-        assert torch.equal(alone.scores(data.queries), fork.scores(data.queries)), (
+        assert torch.equal(alone.scores(rows), fork.scores(rows)), (
             "forks share state: add_session must set attributes anew, not change them in place"
         )
 
@@ -168,8 +183,9 @@ def _check_episodes(make: Make, data: Toy) -> None:
     def scores(some: Tensor, of: Tensor) -> Tensor:
         method = fitted.fork()
         method.generator = torch.Generator().manual_seed(0)
+        rows = method.encode(of)
         method.add_session(Support(some))
-        return method.scores(of)
+        return method.scores(rows)
 
     alone = [scores(some, of) for some, of in zip(support, queries, strict=True)]
     for part in alone:

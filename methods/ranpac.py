@@ -6,10 +6,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fscil_bench.gaussians import Gaussians, covariance_root, noise, normal
+from fscil_bench.covariances import Covariances
+from fscil_bench.gaussians import covariance_root, normal
 from fscil_bench.method import Base, Default, Method, Support, cosine, setting
+from fscil_bench.ridge import best_ridge, dual_scores, gram_matrix, solve
 
 RIDGES = [10.0**power for power in range(-8, 9)]  # what is tried, as in the paper's code
+ROWS = 4096  # of images projected, or of covariances factored, at a time
+JITTER = 1e-9  # of the mean variance, added to a covariance: a dimension that never varies has no Cholesky factor
 
 
 @dataclass(kw_only=True)
@@ -31,82 +35,101 @@ class RanPAC(Method):
         "the ridge is chosen in the base session alone, as in the second paper's code; the first chooses in each",
         "similarities to base classes are cosines, as the second paper's FeCAM has them; its RanPAC code has raw dot "
         "products",
+        "samples come in pairs, mirrored at the mean: each has the paper's distribution, for half the work",
+        "in an episode `episode_samples` stand for a class, with the ridge of the base session; the papers have no "
+        "episodes",
         "no first-session adaptation of the backbone",
     )
     defaults = (Default({"dataset": "cifar100"}, {"own": 0.75}, origin="code"),)
     variants = ({"variant": "shots"},)
     batched = False
+    episode_block = 16
     costly = True
     sampled = True
 
     width: int = setting(2000, "how many random features", origin="own", low=1)
     variant: Literal["calibrated", "shots"] = setting("calibrated", "samples (second paper) or shots (first paper)")
     samples: int = setting(800, "samples that stand for a new class", low=1)
+    episode_samples: int = setting(100, "samples that stand for a class in an episode", origin="own", low=1)
     own: float = setting(0.9, "weight of a new class's own mean against the base mixture", low=0, high=1)
     tau: float = setting(16.0, "sharpness of the softmax over base means", low=0)
 
     projection: Tensor = field(init=False, repr=False, compare=False)  # [d, M]
-    donors: Gaussians = field(init=False, repr=False, compare=False)
+    means: Tensor = field(init=False, repr=False, compare=False)  # [B, d] of the base classes
+    covariances: Covariances = field(init=False, repr=False, compare=False)  # of the base classes
     ridge: float = field(init=False, repr=False, compare=False)
-    gram: Tensor = field(init=False, repr=False, compare=False)  # [*, M, M]
-    sums: Tensor = field(init=False, repr=False, compare=False)  # [*, C, M]: of each class seen
+    gram: Tensor = field(init=False, repr=False, compare=False)  # [M, M]
+    sums: Tensor = field(init=False, repr=False, compare=False)  # [C, M]: of each class seen
+    episode: Tensor = field(init=False, repr=False, compare=False)  # [*, W, n, M]: all there is in an episode
+    donors_only: bool = field(init=False, repr=False, compare=False)
 
     def fit_base(self, base: Base) -> None:
-        self.donors = Gaussians.of(base.by_class(base.features))
+        self.donors_only, self.means = base.donors_only, base.means()
+        self.covariances = Covariances.of(base.by_class(base.features))
         self.projection = normal((base.features.shape[-1], self.width), base.features, self.generator)
-        hidden = self._hidden(base.features)
-        order = torch.randperm(len(hidden), generator=self.generator)
-        fitted, held_out = order[len(hidden) // 5 :], order[: len(hidden) // 5]
-        gram, sums = _statistics(hidden[fitted], base.labels[fitted], base.n_classes)
-        self.ridge = _best_ridge(gram, sums, hidden[held_out], base.labels[held_out])
-        more_gram, more_sums = _statistics(hidden[held_out], base.labels[held_out], base.n_classes)
+        order = torch.randperm(len(base.labels), generator=self.generator)
+        fitted, held_out = order[len(order) // 5 :], order[: len(order) // 5]
+        gram, sums = self._statistics(base, fitted)
+        self.ridge = best_ridge(RIDGES, gram, sums, self.encode(base.features[held_out]), base.labels[held_out])
+        more_gram, more_sums = self._statistics(base, held_out)
         self.gram, self.sums = gram + more_gram, sums + more_sums
-        if base.donors_only:
-            self.gram, self.sums = torch.zeros_like(gram), sums[:0]
 
     def add_session(self, support: Support) -> None:
-        features = support.features if self.variant == "shots" else self._calibrated(support.features)
-        hidden = self._hidden(features)  # [*, W, n, M]
-        flat, new = hidden.flatten(-3, -2), hidden.sum(dim=-2)
-        self.gram = self.gram + flat.mT @ flat
-        self.sums = torch.cat([self.sums.expand(*new.shape[:-2], *self.sums.shape[-2:]), new], dim=-2)
+        # Samples are float32: they are random to begin with. Shots are float64, as everything else.
+        hidden = self.encode(support.features) if self.variant == "shots" else self._drawn(support.features)
+        if self.donors_only:
+            self.episode = hidden.double()
+            return
+        self.gram = self.gram + gram_matrix(hidden.flatten(0, 1)).double()
+        self.sums = torch.cat([self.sums, hidden.sum(dim=-2, dtype=torch.float64)])
+
+    def encode(self, queries: Tensor) -> Tensor:
+        """Random features, h = max(x P, 0)."""
+        return (queries @ self.projection).relu_()
 
     def scores(self, queries: Tensor) -> Tensor:
-        root = torch.linalg.cholesky(_ridged(self.gram, self.ridge))
-        return self._hidden(queries) @ torch.cholesky_solve(self.sums.mT, root)
+        if self.donors_only:
+            return dual_scores(self.episode, queries, self.ridge)
+        return queries @ solve(self.gram, self.sums, self.ridge)
 
-    def _hidden(self, features: Tensor) -> Tensor:
-        return (features @ self.projection).relu()
+    def _drawn(self, shots: Tensor) -> Tensor:
+        """Random features of samples of each new class, float32: [*, W, K, d] -> [*, W, samples, M]."""
+        means, away = self._calibrated(shots)
+        middle, away = (means @ self.projection)[..., None, :].float(), away @ self.projection.float()
+        return torch.cat([middle + away, middle - away], dim=-2)[..., : self._count, :].relu_()
 
-    def _calibrated(self, shots: Tensor) -> Tensor:
-        """Samples from the calibrated Gaussian of each new class: [*, W, K, d] -> [*, W, samples, d]."""
-        means = shots.mean(dim=-2)
-        shares = (self.tau * cosine(means, self.donors.means)).softmax(dim=-1)  # [*, W, B]
-        means = self.own * means + (1 - self.own) * shares @ self.donors.means
-        # Half of the covariance is the shots', half the base classes' mixture: all their roots, scaled by their shares.
-        borrowed = []
-        for share in shares.flatten(0, -2):  # one class at a time: the roots together are large
-            roots = share.sqrt()[:, None, None] * self.donors.roots
-            borrowed.append(noise(roots.flatten(0, 1), self.samples, self.generator))
-        spread = noise(covariance_root(shots), self.samples, self.generator)
-        return means[..., None, :] + (spread + torch.stack(borrowed).reshape(spread.shape)) / 2**0.5
+    @property
+    def _count(self) -> int:
+        """How many samples stand for a class."""
+        return self.episode_samples if self.donors_only else self.samples
 
+    def _calibrated(self, shots: Tensor) -> tuple[Tensor, Tensor]:
+        """The calibrated mean of each new class, [*, W, d], and what its pairs of samples add and take, [*, W, n, d].
 
-def _statistics(hidden: Tensor, labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
-    """The Gram matrix and the sum of each class."""
-    return hidden.mT @ hidden, hidden.new_zeros(n_classes, hidden.shape[-1]).index_add(0, labels, hidden)
+        Half of the covariance is the shots', half the mixture of the base classes'. Its Cholesky factor changes little
+        where features change little, whatever roots the covariances come from.
+        """
+        means, spreads = shots.mean(dim=-2), covariance_root(shots).flatten(0, -3)
+        shares = (self.tau * cosine(means, self.means)).softmax(dim=-1)  # [*, W, B]
+        pairs = -(-self._count // 2)
+        away = []
+        step = max(1, ROWS // self.covariances.d)
+        mixtures = self.covariances.mixtures(shares.flatten(0, -2), step)
+        for mixed, spread in zip(mixtures, spreads.split(step), strict=True):
+            covariance = torch.baddbmm(mixed, spread.mT, spread, beta=0.5, alpha=0.5)
+            variances = covariance.diagonal(dim1=-2, dim2=-1)
+            variances += JITTER * variances.mean(dim=-1, keepdim=True)
+            root = torch.linalg.cholesky(covariance).float()
+            away.append(normal((len(root), pairs, root.shape[-1]), root, self.generator) @ root.mT)
+        means = self.own * means + (1 - self.own) * shares @ self.means
+        return means, torch.cat(away).reshape(*means.shape[:-1], pairs, -1)
 
-
-def _ridged(gram: Tensor, ridge: float) -> Tensor:
-    return gram + ridge * torch.eye(gram.shape[-1], dtype=gram.dtype)
-
-
-def _best_ridge(gram: Tensor, sums: Tensor, held_out: Tensor, labels: Tensor) -> float:
-    """The ridge whose answers to held-out images are nearest to one for their class and zero for the others."""
-    wanted = torch.nn.functional.one_hot(labels, len(sums)).to(held_out.dtype)
-    errors = {}
-    for ridge in RIDGES:
-        root, failed = torch.linalg.cholesky_ex(_ridged(gram, ridge))
-        if not failed:  # it fails where the ridge is lost in rounding
-            errors[ridge] = float((held_out @ torch.cholesky_solve(sums.mT, root) - wanted).square().mean())
-    return min(errors, key=errors.__getitem__)
+    def _statistics(self, base: Base, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The Gram matrix of some base images and the sum of each class, part by part: together they are large."""
+        gram, sums = torch.zeros(()), torch.zeros(())
+        for part in chosen.split(ROWS):
+            hidden = self.encode(base.features[part])
+            gram = gram + gram_matrix(hidden)
+            empty = hidden.new_zeros(base.n_classes, hidden.shape[-1])
+            sums = sums + empty.index_add(0, base.labels[part], hidden)
+        return gram, sums

@@ -12,8 +12,20 @@ from fscil_bench.registry import Configured, load_method, method_names
 from fscil_bench.settings import as_text
 from fscil_bench.testing import check_method
 
-COMPOSED = ["simteen+teen", "protonet+bias", "teen+bias", "tukey-protonet+teen", "fecam+teen", "oracle-prototypes+teen"]
-SMALL = {"ranpac": {"width": "40", "samples": "30"}, "lr": {"samples": "20"}, "tukey-lr": {"samples": "20"}}
+COMPOSED = [
+    "simteen+teen",
+    "fact+teen",
+    "protonet+bias",
+    "teen+bias",
+    "tukey-protonet+teen",
+    "fecam+teen",
+    "oracle-prototypes+teen",
+]
+SMALL = {
+    "ranpac": {"width": "40", "samples": "30", "episode_samples": "20"},
+    "lr": {"samples": "20"},
+    "tukey-lr": {"samples": "20"},
+}
 SMALL |= {"dc-lr": {"samples": "20", "episode_samples": "40"}}
 
 
@@ -48,6 +60,33 @@ class Transductive(PrototypeMethod):
 
     def scores(self, queries: Tensor) -> Tensor:
         return super().scores(queries - queries.mean(dim=0))
+
+
+@dataclass(kw_only=True)
+class TransductiveRows(PrototypeMethod):
+    """Centres queries on their own mean, once."""
+
+    def encode(self, queries: Tensor) -> Tensor:
+        return queries - queries.mean(dim=0)
+
+
+@dataclass(kw_only=True)
+class Late(PrototypeMethod):
+    """Does with queries what it learned in the sessions, though they are encoded before these."""
+
+    def encode(self, queries: Tensor) -> Tensor:
+        return queries + len(self.new)
+
+
+@dataclass(kw_only=True)
+class Dice(PrototypeMethod):
+    """Adds noise to the queries."""
+
+    batched = False
+    sampled = True
+
+    def encode(self, queries: Tensor) -> Tensor:
+        return queries + 1e-12 * torch.randn(queries.shape[-1], generator=self.generator, dtype=queries.dtype)
 
 
 @dataclass(kw_only=True)
@@ -98,6 +137,9 @@ class Shy(PrototypeMethod):
         (Shy, "of no use in episodes"),
         (InPlace, "forks share state"),
         (Transductive, "queries are batched"),
+        (TransductiveRows, "queries are batched"),
+        (Late, "encode depends on the sessions"),
+        (Dice, "encode draws random numbers"),
         (Restless, "a new class changes old scores"),
     ],
 )

@@ -1,5 +1,7 @@
 """LDA, FeCAM and RanPAC against slow implementations with whole matrices, and against scikit-learn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from sklearn.linear_model import Ridge
 
 from fscil_bench.method import Base, Support
 from fscil_bench.registry import configure
-from fscil_bench.testing import BASE_CLASSES, toy
+from fscil_bench.testing import BASE_CLASSES, DIM, QUERIES, toy
 
 
 def fitted(name, data, draw=0, **values):
@@ -21,6 +23,10 @@ def fitted(name, data, draw=0, **values):
     for support in data.sessions:
         method.add_session(Support(support.features if draw is None else support.features[draw]))
     return method
+
+
+def scored(method, queries):
+    return method.scores(method.encode(queries))
 
 
 def classes_of(data):
@@ -86,7 +92,7 @@ def test_lda_without_shrinkage_ignores_a_dimension_that_never_varies():
     assert method.scores(data.queries).isfinite().all()
 
 
-def slow_fecam(data, shrinkage=1.0, tau=16.0, draw=0):
+def slow_fecam(data, shrinkage=10.0, tau=16.0, draw=0):
     """Matrix by matrix, inverse by inverse."""
     classes, shots = classes_of(data), shots_of(data, draw)
     base_means = np.stack([x.mean(axis=0) for x in classes])
@@ -113,25 +119,55 @@ def slow_fecam(data, shrinkage=1.0, tau=16.0, draw=0):
     return scores
 
 
-@pytest.mark.parametrize("shrinkage", [0.1, 1.0, 100.0])
+@pytest.mark.parametrize("shrinkage", [0.1, 1.0, 10.0, 100.0])
 def test_fecam_is_the_mahalanobis_distance_with_mixed_correlations(shrinkage):
     data = toy()
-    got = fitted("fecam", data, shrinkage=shrinkage).scores(data.queries)
+    got = scored(fitted("fecam", data, shrinkage=shrinkage), data.queries)
     np.testing.assert_allclose(got, slow_fecam(data, shrinkage), rtol=1e-8)
 
 
-def test_fecam_takes_draws_together_and_in_parts(monkeypatch):
+@pytest.mark.parametrize(
+    ("constant", "value"), [("GROUP_BYTES", 1), ("GROUP_BYTES", 20_000), ("BLOCK", 5), ("BLOCK", 6)]
+)
+def test_fecam_takes_draws_together_and_in_parts(monkeypatch, constant, value):
     data = toy()
+    monkeypatch.setattr(f"fscil_bench_methods.fecam.{constant}", value)
     expected = np.stack([slow_fecam(data, draw=i) for i in range(3)])
-    np.testing.assert_allclose(fitted("fecam", data, draw=None).scores(data.queries), expected, rtol=1e-8)
-    monkeypatch.setattr("fscil_bench_methods.fecam.GROUP_BYTES", 1)
-    np.testing.assert_allclose(fitted("fecam", data, draw=None).scores(data.queries), expected, rtol=1e-8)
+    np.testing.assert_allclose(scored(fitted("fecam", data, draw=None), data.queries), expected, rtol=1e-8)
+
+
+def test_fecams_distances_to_base_classes_are_made_once():
+    """`scores` takes them from the encoded queries: what the runner hands it again in every session."""
+    data = toy()
+    method = fitted("fecam", data)
+    rows = method.encode(data.queries)
+    assert rows.shape == (QUERIES, DIM + BASE_CLASSES)
+    np.testing.assert_allclose(-rows[:, DIM:], slow_fecam(data)[:, :BASE_CLASSES], rtol=1e-8)
+    rows[:, DIM:] = torch.arange(BASE_CLASSES)
+    np.testing.assert_array_equal(method.scores(rows)[:, :BASE_CLASSES], -rows[:, DIM:])
+
+
+def test_fecam_in_episodes_has_donors_but_no_base_classes():
+    data = toy()
+    sessions, queries = data.sessions[:1], data.sessions[1].features.flatten(1, 2)
+    method = fitted("fecam", replace(data, base=replace(data.base, donors_only=True), sessions=sessions), draw=None)
+    got = scored(method, queries)
+    for episode, of in enumerate(queries):
+        slow = slow_fecam(replace(data, sessions=sessions, queries=of), draw=episode)
+        np.testing.assert_allclose(got[episode], slow[:, BASE_CLASSES:], rtol=1e-8)
 
 
 def test_fecam_with_one_shot_borrows_all_its_covariance():
     data = toy()
-    one = type(data)(data.base, tuple(Support(s.features[:, :, :1]) for s in data.sessions), data.queries)
-    assert fitted("fecam", one).scores(data.queries).isfinite().all()
+    one = replace(data, sessions=tuple(Support(s.features[:, :, :1]) for s in data.sessions))
+    twice = replace(data, sessions=tuple(Support(s.features[:, :, [0, 0]]) for s in data.sessions))  # no spread either
+    np.testing.assert_allclose(scored(fitted("fecam", one), data.queries), slow_fecam(twice), rtol=1e-8)
+
+
+def test_fecams_shrinkage_was_chosen_on_base_classes():
+    for dataset in ("cifar100", "miniimagenet", "cub200"):
+        configured = configure("fecam", dataset)
+        assert (configured.settings["shrinkage"], configured.origins["shrinkage"]) == (10.0, "val")
 
 
 def test_fecam_with_teen_moves_the_means_alone():
@@ -152,36 +188,101 @@ def test_ranpac_on_shots_is_ridge_regression():
     hidden = np.maximum(features @ method.projection.numpy(), 0)
     reference = Ridge(alpha=method.ridge, fit_intercept=False, solver="cholesky").fit(hidden, wanted)
     expected = reference.predict(np.maximum(data.queries.numpy() @ method.projection.numpy(), 0))
-    np.testing.assert_allclose(method.scores(data.queries), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(scored(method, data.queries), expected, rtol=1e-5, atol=1e-7)
 
 
-def test_ranpac_chooses_the_ridge_that_answers_held_out_images_best():
-    from fscil_bench_methods.ranpac import RIDGES, _best_ridge, _statistics
-
-    rng = np.random.default_rng(0)
-    labels = np.arange(60) % 3
-    x = rng.normal(size=(60, 10)) + np.eye(3, 10)[labels]
-    gram, sums = _statistics(torch.from_numpy(x[:40]), torch.from_numpy(labels[:40]), 3)
-    wanted = np.eye(3)[labels]
-    errors = []
-    for ridge in RIDGES:
-        predicted = Ridge(alpha=ridge, fit_intercept=False).fit(x[:40], wanted[:40]).predict(x[40:])
-        errors.append(((predicted - wanted[40:]) ** 2).mean())
-    best = _best_ridge(gram, sums, torch.from_numpy(x[40:]), torch.from_numpy(labels[40:]))
-    assert best == RIDGES[int(np.argmin(errors))]
-
-
-def test_ranpacs_samples_have_the_calibrated_mean_and_covariance():
+def test_ranpac_is_ridge_regression_on_the_samples_it_draws():
     data = toy()
-    method = fitted("ranpac", data, width=5, samples=20_000)
-    drawn = method._calibrated(data.sessions[0].features[0]).numpy()
+    method = fitted("ranpac", data, width=25, samples=11)
+    again = fitted("ranpac", replace(data, sessions=()), width=25, samples=11)  # draws the same numbers
+    drawn = [again._drawn(support.features[0]).double().numpy() for support in data.sessions]
+    project = method.projection.numpy()
+    hidden = [*(np.maximum(x @ project, 0) for x in classes_of(data)), *(x for part in drawn for x in part)]
+    wanted = np.eye(len(hidden)).repeat([len(x) for x in hidden], axis=0)
+    reference = Ridge(alpha=method.ridge, fit_intercept=False, solver="cholesky").fit(np.concatenate(hidden), wanted)
+    expected = reference.predict(np.maximum(data.queries.numpy() @ project, 0))
+    assert [len(x) for x in hidden[BASE_CLASSES:]] == [11] * 6
+    np.testing.assert_allclose(scored(method, data.queries), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("draw", [0, None])
+@pytest.mark.parametrize("variant", ["shots", "calibrated"])
+def test_ranpac_in_episodes_is_ridge_regression_on_the_episode(variant, draw):
+    data = toy()
+    data = replace(data, base=replace(data.base, donors_only=True), sessions=data.sessions[:1])
+    method = fitted("ranpac", data, draw, variant=variant, width=25, episode_samples=11)
+    queries = data.queries if draw == 0 else data.queries.expand(3, -1, -1)
+    got = scored(method, queries)
+    assert method.episode.shape == (*got.shape[:-2], 3, 4 if variant == "shots" else 11, 25)
+    episodes = method.episode.reshape(-1, *method.episode.shape[-3:])
+    for scores, classes in zip(got.reshape(-1, QUERIES, 3), episodes, strict=True):
+        wanted = np.eye(3).repeat(classes.shape[1], axis=0)
+        reference = Ridge(alpha=method.ridge, fit_intercept=False).fit(classes.flatten(0, 1).numpy(), wanted)
+        expected = reference.predict(method.encode(data.queries).numpy())
+        np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_ranpac_on_shots_does_not_depend_on_the_order_of_shots_and_classes():
+    data = toy()
+    plain, shots, classes = (
+        scored(fitted("ranpac", replace(data, sessions=sessions), variant="shots", width=25), data.queries)
+        for sessions in (
+            data.sessions,
+            tuple(Support(s.features.flip(-2)) for s in data.sessions),
+            tuple(Support(s.features.flip(-3)) for s in data.sessions),
+        )
+    )
+    torch.testing.assert_close(shots, plain)
+    torch.testing.assert_close(classes, plain[:, [*range(BASE_CLASSES), 9, 8, 7, 12, 11, 10]])
+
+
+def test_ranpacs_base_statistics_come_in_parts(monkeypatch):
+    data = replace(toy(), sessions=())
+    whole = fitted("ranpac", data, width=25)
+    monkeypatch.setattr("fscil_bench_methods.ranpac.ROWS", 10)
+    parts = fitted("ranpac", data, width=25)
+    assert whole.ridge == parts.ridge
+    torch.testing.assert_close((parts.gram, parts.sums), (whole.gram, whole.sums))
+
+
+@pytest.mark.parametrize("shots", [4, 1])
+def test_ranpacs_samples_have_the_calibrated_mean_and_covariance(shots):
+    data = toy()
+    method = fitted("ranpac", replace(data, sessions=()), width=5, samples=40_000)
+    support = data.sessions[0].features[0, :, :shots]
+    means, away = (x.numpy() for x in method._calibrated(support))
     base_means = np.stack([x.mean(axis=0) for x in classes_of(data)])
-    for got, shots in zip(drawn, data.sessions[0].features[0].numpy(), strict=True):
-        similarity = 16 * unit(base_means) @ unit(shots.mean(axis=0))
+    for mean, drawn, own in zip(means, away, support.numpy(), strict=True):
+        similarity = 16 * unit(base_means) @ unit(own.mean(axis=0))
         weights = np.exp(similarity) / np.exp(similarity).sum()
         mixture = sum(w * np.cov(x.T) for w, x in zip(weights, classes_of(data), strict=True))
-        np.testing.assert_allclose(got.mean(axis=0), 0.9 * shots.mean(axis=0) + 0.1 * weights @ base_means, atol=0.01)
-        np.testing.assert_allclose(np.cov(got.T), mixture / 2 + np.cov(shots.T) / 2, atol=0.01)
+        np.testing.assert_allclose(mean, 0.9 * own.mean(axis=0) + 0.1 * weights @ base_means)
+        np.testing.assert_allclose(drawn.mean(axis=0), 0, atol=0.01)
+        expected = mixture / 2 + (np.cov(own.T) / 2 if shots > 1 else 0)
+        np.testing.assert_allclose(np.cov(drawn.T), expected, atol=0.01)
+
+
+@pytest.mark.parametrize("samples", [1, 6, 7])
+def test_ranpacs_samples_come_in_pairs_mirrored_at_the_mean(samples):
+    data = toy()
+    support = data.sessions[0].features[0]
+    method, same = (fitted("ranpac", replace(data, sessions=()), width=9, samples=samples) for _ in range(2))
+    means, away = (x.double() for x in same._calibrated(support))
+    pairs = torch.cat([means[:, None] + away, means[:, None] - away], dim=1)[:, :samples]
+    hidden = method._drawn(support)
+    assert hidden.shape == (3, samples, 9)
+    torch.testing.assert_close(hidden.double(), method.encode(pairs), rtol=1e-4, atol=1e-5)
+
+
+def test_ranpac_draws_samples_where_a_dimension_never_varies():
+    data = toy()
+    still = data.base.features.clone()
+    still[:, 3] = 1.0
+    sessions = tuple(Support(s.features.index_fill(-1, torch.tensor([3]), 1.0)) for s in data.sessions)
+    method = fitted("ranpac", replace(data, base=replace(data.base, features=still), sessions=sessions), width=25)
+    assert scored(method, data.queries).isfinite().all()
+    _, away = method._calibrated(sessions[0].features[0])
+    assert away[..., 3].abs().max() < 1e-3 < away[..., 4].abs().max()
 
 
 @pytest.mark.parametrize(("dataset", "own"), [("cifar100", 0.75), ("cub200", 0.9)])
