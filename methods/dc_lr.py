@@ -1,15 +1,20 @@
 """Distribution calibration: few shots borrow the spread of the base classes that they resemble."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from fscil_bench.gaussians import Gaussians, noise, normal
+from fscil_bench.gaussians import Gaussians, Stock, noise, normal
+from fscil_bench.logistic import Axes
 from fscil_bench.method import Base, setting
 
 from .tukey_lr import TukeyLogisticRegression
+
+WAYS = 5  # of an episode whose classes take no row of the stock twice
+STOCK_BYTES = 512 * 2**20  # a stock that would be larger is not kept
 
 
 @dataclass(kw_only=True)
@@ -29,8 +34,11 @@ class DistributionCalibration(TukeyLogisticRegression):
         "variant=code: base statistics are of raw features though support and queries are transformed, and alpha is "
         "added to every entry of the covariance; variant=corrected: both are transformed, alpha on the diagonal",
         "negative features keep their sign: sign(x) |x|^lambda; the paper's features are never negative",
+        "in episodes noise comes from a stock of each base class, drawn once, where that takes no more than 512 MB: "
+        "samples have the distribution they should have, but other episodes get rows of the same noise; features and "
+        "fits are in single precision",
     )
-    episode_block = 1  # thousands of samples an episode: more at once would only need more memory
+    episode_block = 4
     variants = ({"variant": "corrected"},)
 
     k: int = setting(2, "how many base classes an image borrows from", low=1)
@@ -39,30 +47,63 @@ class DistributionCalibration(TukeyLogisticRegression):
     variant: Literal["code", "corrected"] = setting("code", "raw base statistics and alpha everywhere, or corrected")
 
     donors: Gaussians = field(init=False, repr=False, compare=False)
+    stock: Stock | None = field(init=False, repr=False, compare=False, default=None)  # of noise, for episodes
 
     def fit_base(self, base: Base) -> None:
-        features = base.features if self.variant == "code" else self.embed(base.features)
-        self.donors = Gaussians.of(base.by_class(features))
         super().fit_base(base)
+        features = base.features if self.variant == "code" else self.embed(base.features)
+        donors, borrowed = self._donors(base.by_class(features))
+        if self.axes is None:
+            self.axes, donors = Axes.of(borrowed).to(torch.float32), donors.to(torch.float32)
+        else:  # from now on classes are base classes and new ones
+            old, self.axes = self.axes.turn, Axes.of((self.axes.covariance() + borrowed) / 2)
+            self.features = self.features @ (old.mT @ self.axes.turn)
+        self.donors, self.stock = donors.turned(self.axes.turn), None
+        count, d = donors.means.shape
+        size = WAYS * self.episode_samples
+        if base.donors_only and 4 * count * size * d <= STOCK_BYTES:
+            self.stock = Stock(self._noise(torch.arange(count)[:, None], size) / self._k**0.5)
+
+    def _donors(self, classes: Sequence[Tensor]) -> tuple[Gaussians, Tensor]:
+        """What is borrowed from, and what the covariance of a new class is on average."""
+        donors = Gaussians.of(classes)
+        pooled = donors.pooled()
+        wider = torch.ones_like(pooled) if self.variant == "code" else torch.eye(len(pooled), dtype=pooled.dtype)
+        return donors, pooled + self.alpha * wider
 
     def represent(self, shots: Tensor) -> Tensor:
+        """Each image, followed by samples of its Gaussian."""
         per_class = self.episode_samples if self.donors_only else self.samples
-        count = max(1, round(per_class / shots.shape[-2]))  # for each image
+        rows = 1 + max(1, round(per_class / shots.shape[-2]))
         near = self._nearest(shots)  # [*, W, K, k]
-        k = near.shape[-1]
-        means = (shots + self.donors.means[near].sum(dim=-2)) / (k + 1)
-        roots = self.donors.roots[near] / k**0.5  # the mean of k covariances: their roots one below the other
-        drawn = means[..., None, :] + noise(roots.flatten(-3, -2), count, self.generator)
-        drawn = drawn + self._widening(drawn)
-        return torch.cat([shots, drawn.flatten(-3, -2)], dim=-2)
+        drawn = self._noise(near, rows)
+        drawn += ((shots + self.donors.means[near].sum(dim=-2)) / (self._k + 1))[..., None, :]
+        drawn[..., 0, :] = shots
+        return drawn.flatten(-3, -2)
+
+    @property
+    def _k(self) -> int:
+        return min(self.k, len(self.donors.means))
 
     def _nearest(self, shots: Tensor) -> Tensor:
         """The base classes whose means are nearest, by Euclidean distance."""
         means = self.donors.means
         distance = means.square().sum(dim=-1) - 2 * shots @ means.mT  # what is the same for all classes left out
-        return distance.topk(min(self.k, len(means)), dim=-1, largest=False).indices
+        return distance.topk(self._k, dim=-1, largest=False).indices
+
+    def _noise(self, classes: Tensor, count: int) -> Tensor:
+        """Of the mean covariance of some base classes, widened: [*, k] -> [*, count, d]."""
+        if self.stock is not None:
+            found = self.stock.sums(classes.flatten(1, -2), count, self.generator)
+            return found.reshape(*classes.shape[:-1], *found.shape[-2:])
+        roots = self.donors.roots[classes] / classes.shape[-1] ** 0.5  # of a mean: roots one below the other
+        drawn = noise(roots.flatten(-3, -2), count, self.generator)
+        return drawn + self._widening(drawn)
 
     def _widening(self, drawn: Tensor) -> Tensor:
         """Noise of covariance alpha in every entry (one number for all dimensions), or on the diagonal (one each)."""
-        last = 1 if self.variant == "code" else drawn.shape[-1]
-        return self.alpha**0.5 * normal((*drawn.shape[:-1], last), drawn, self.generator)
+        if self.variant == "corrected":
+            return self.alpha**0.5 * normal(drawn.shape, drawn, self.generator)
+        assert self.axes is not None
+        everywhere = self.axes.turn.sum(dim=0)  # a vector of ones, turned
+        return self.alpha**0.5 * normal((*drawn.shape[:-1], 1), drawn, self.generator) * everywhere

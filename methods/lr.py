@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from fscil_bench.gaussians import Gaussians
-from fscil_bench.logistic import Linear, fit
-from fscil_bench.method import Base, Method, Support, setting
+from fscil_bench.logistic import Axes, Linear, fit
+from fscil_bench.method import Base, Default, Method, Support, setting
 
 
 @dataclass(kw_only=True)
@@ -25,6 +25,7 @@ class LogisticRegression(Method):
         "the paper knows episodes only; in sessions base classes are represented by samples from their Gaussians",
         "in sessions support images are repeated, so that new classes weigh as much as base classes",
     )
+    defaults = (Default({"dataset": "cub200"}, {"samples": 30}, origin="own"),)  # as many as a base class has images
     batched = False
     costly = True
     sampled = True
@@ -33,10 +34,12 @@ class LogisticRegression(Method):
     samples: int = setting(100, "features that stand for a class in sessions", origin="own", low=1)
     # At scikit-learn's 1e-4 a fit ends so early that numbers depend on the order of summation, so on threads.
     tol: float = setting(1e-8, "largest entry of the gradient at which a fit ends", origin="own", low=1e-12)
+    episode_tol: float = setting(1e-4, "the same in an episode: scikit-learn's", origin="code", low=1e-6)
     c: float = setting(1.0, "C of the logistic regression: the weight of the data against the penalty", low=1e-6)
 
-    features: Tensor = field(init=False, repr=False, compare=False)  # [*, n, d], all that it is fitted to
+    features: Tensor = field(init=False, repr=False, compare=False)  # [*, n, d], all that it is fitted to, turned
     labels: Tensor = field(init=False, repr=False, compare=False)  # [n]
+    axes: Axes | None = field(init=False, repr=False, compare=False, default=None)  # that features are turned to
     classifier: Linear | None = field(init=False, repr=False, compare=False, default=None)
     donors_only: bool = field(init=False, repr=False, compare=False)
 
@@ -50,18 +53,25 @@ class LogisticRegression(Method):
         return shots.repeat_interleave(copies, dim=-2)
 
     def fit_base(self, base: Base) -> None:
-        self.donors_only = base.donors_only
+        self.donors_only, self.axes = base.donors_only, None
         self.features, self.labels = base.features[:0], base.labels[:0]
         if not base.donors_only:
-            classes = base.by_class(self.embed(base.features))
-            self._learn(Gaussians.of(classes).sample(self.samples, self.generator))
+            gaussians = Gaussians.of(base.by_class(self.embed(base.features)))
+            self.axes = Axes.of(gaussians.pooled())
+            self._learn(gaussians.turned(self.axes.turn).sample(self.samples, self.generator))
 
     def add_session(self, support: Support) -> None:
-        self._learn(self.represent(self.embed(support.features)))
+        shots = self.embed(support.features)
+        if self.axes is not None:
+            shots = shots.to(self.axes.turn.dtype) @ self.axes.turn
+        self._learn(self.represent(shots))
+
+    def encode(self, queries: Tensor) -> Tensor:
+        return self.embed(queries)
 
     def scores(self, queries: Tensor) -> Tensor:
         assert self.classifier is not None, "scores before a session of an episode"
-        return self.classifier.scores(self.embed(queries))
+        return self.classifier.scores(queries.to(self.classifier.weights.dtype))
 
     def trained_parameters(self) -> int:
         if self.classifier is None:
@@ -75,7 +85,11 @@ class LogisticRegression(Method):
         known = 0 if self.classifier is None else self.classifier.weights.shape[-2]
         numbers = torch.arange(known, known + way).repeat_interleave(count)
         self.labels = torch.cat([self.labels, numbers])
+        new = new.reshape(*batch, way * count, d)
         old = self.features.expand(*batch, *self.features.shape[-2:])
-        self.features = torch.cat([old, new.reshape(*batch, way * count, d)], dim=-2)
+        self.features = torch.cat([old, new], dim=-2) if known else new
         start = None if self.classifier is None else self.classifier.widened(known + way)
-        self.classifier = fit(self.features, self.labels, known + way, c=self.c, tol=self.tol, start=start)
+        tol = self.episode_tol if self.donors_only else self.tol
+        self.classifier = fit(
+            self.features, self.labels, known + way, c=self.c, tol=tol, dtype=new.dtype, start=start, axes=self.axes
+        )

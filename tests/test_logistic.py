@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from fscil_bench import logistic
 from fscil_bench.errors import FscilError
-from fscil_bench.logistic import Linear, fit
+from fscil_bench.logistic import Axes, Linear, fit
 
 
 def problems(count, n_classes, n, d, seed=0, apart=1.0):
@@ -77,6 +78,48 @@ def test_the_gradient_vanishes_at_the_solution(seed, n, d):
     (loss + weights.square().sum()).backward()  # 1 / (2 C) = 1
     assert float(weights.grad.abs().max()) < 1e-6 * n
     assert float(intercept.grad.abs().max()) < 1e-6 * n
+
+
+@pytest.mark.parametrize("n", [60, 20])  # more samples than dimensions, and fewer
+def test_turned_features_give_the_same_classifier(n):
+    features, labels = problems(2, 4, n, 30)
+    spread = torch.cov(torch.rand(100, 30, dtype=torch.float64).T)  # of anything: only the way changes
+    axes = Axes.of(spread)
+    np.testing.assert_allclose(axes.covariance(), spread, atol=1e-12)
+    plain = fit(features, labels, 4, tol=1e-9)
+    turned = fit(features @ axes.turn, labels, 4, tol=1e-9, axes=axes)
+    torch.testing.assert_close(turned.weights, plain.weights, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(turned.scores(features), plain.scores(features), rtol=1e-4, atol=1e-4)
+    begun = fit(features @ axes.turn, labels, 4, tol=1e-9, axes=axes, start=plain)
+    torch.testing.assert_close(begun.weights, plain.weights, rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_guess_of_the_second_derivative():
+    """Samples in no order of classes, all undecided: it is the true one if the classes' covariance is diagonal."""
+    generator = torch.Generator().manual_seed(0)
+    x, targets = torch.randn(1, 40, 5, dtype=torch.float64, generator=generator), torch.arange(40)[None] % 4
+    spread = torch.rand(5, dtype=torch.float64, generator=generator)
+    data = logistic._Data.of(x, targets, 4, 1.0, Axes(torch.eye(5, dtype=torch.float64), spread))
+    share = torch.full((1, 4, 40), 0.25, dtype=torch.float64)
+    vectors = torch.randn(1, 4, 6, dtype=torch.float64, generator=generator)
+    means = torch.stack([x[0, targets[0] == c].mean(dim=0) for c in range(4)]) - x[0].mean(dim=0)
+    undecided = 0.25 * 0.75
+    guess = undecided * (torch.diag(spread) + means.mT @ means / 4) + torch.eye(5) / 40
+    expected = torch.cat([vectors[..., :-1] @ torch.linalg.inv(guess), vectors[..., -1:] / undecided], dim=-1)
+    torch.testing.assert_close(data.newton(share, vectors), expected)
+
+
+def test_blocks_do_not_change_the_classifiers(monkeypatch):
+    features, labels = problems(5, 3, 30, 4)
+    together = fit(features, labels, 3)
+    monkeypatch.setattr(logistic, "BLOCK_BYTES", 2 * 30 * 4 * 8)  # two problems at a time
+    torch.testing.assert_close(fit(features, labels, 3).weights, together.weights, rtol=1e-6, atol=1e-8)
+
+
+def test_a_class_without_samples_gets_no_weights():
+    features, labels = problems(1, 3, 30, 4)
+    found = fit(features[0], labels, 4, tol=1e-9)
+    assert found.scores(features[0]).argmax(dim=-1).max() < 3
 
 
 def test_a_start_changes_the_way_and_not_the_end():

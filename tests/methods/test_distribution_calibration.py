@@ -38,10 +38,11 @@ def test_scores_are_scikit_learns_on_what_the_method_keeps(name, monkeypatch):
     monkeypatch.setattr("fscil_bench_methods.lr.fit", partial(fit, tol=1e-8))
     data = toy()
     made = walked(method(name, samples=12), data)
-    reference = LogisticRegression(C=1.0, tol=1e-8, max_iter=20_000).fit(made.features.numpy(), made.labels.numpy())
+    kept = made.features @ made.axes.turn.mT
+    reference = LogisticRegression(C=1.0, tol=1e-8, max_iter=20_000).fit(kept.numpy(), made.labels.numpy())
     queries = data.queries if name == "lr" else data.queries.sqrt()
     expected = reference.decision_function(queries.numpy())
-    got = made.scores(data.queries).numpy()
+    got = made.scores(made.encode(data.queries)).numpy()
     np.testing.assert_allclose(centred(got), centred(expected), atol=1e-3)
     np.testing.assert_array_equal(got.argmax(axis=1), expected.argmax(axis=1))
 
@@ -49,12 +50,12 @@ def test_scores_are_scikit_learns_on_what_the_method_keeps(name, monkeypatch):
 def test_lr_in_an_episode_is_scikit_learns_on_the_shots():
     data = toy()
     data = replace(data, base=replace(data.base, donors_only=True))
-    made = walked(method("tukey-lr"), data, sessions=1)
+    made = walked(method("tukey-lr", episode_tol=1e-6), data, sessions=1)
     shots = data.sessions[0].features[0].sqrt().flatten(0, 1).numpy()
     labels = np.repeat(np.arange(WAY), len(shots) // WAY)
     reference = LogisticRegression(tol=1e-8, max_iter=10_000).fit(shots, labels)
     expected = reference.decision_function(data.queries.sqrt().numpy())
-    got = made.scores(data.queries).numpy()
+    got = made.scores(made.encode(data.queries)).numpy()
     np.testing.assert_allclose(centred(got), centred(expected), atol=0.01)
 
 
@@ -64,7 +65,8 @@ def test_every_class_weighs_about_the_same_in_sessions():
     assert len(counts) == BASE_CLASSES + 2 * WAY
     assert set(counts) == {20}
     shots = toy().sessions[1].features[0, -1]
-    assert torch.equal(made.features[-20:].unique(dim=0), shots.unique(dim=0))
+    kept = made.features[-20:].reshape(len(shots), -1, shots.shape[1]) @ made.axes.turn.mT
+    torch.testing.assert_close(kept, shots[:, None].expand_as(kept))
 
 
 def test_base_classes_are_samples_and_no_images():
@@ -73,8 +75,9 @@ def test_base_classes_are_samples_and_no_images():
     made._learn = lambda new: setattr(made, "drawn", new)  # what would be fitted
     made.fit_base(data.base)
     of_class = data.base.features[data.base.labels == 2].numpy()
-    np.testing.assert_allclose(made.drawn[2].mean(dim=0), of_class.mean(axis=0), atol=0.01)
-    np.testing.assert_allclose(np.cov(made.drawn[2].numpy().T), np.cov(of_class.T), atol=0.01)
+    drawn = (made.drawn[2] @ made.axes.turn.mT).numpy()
+    np.testing.assert_allclose(drawn.mean(axis=0), of_class.mean(axis=0), atol=0.01)
+    np.testing.assert_allclose(np.cov(drawn.T), np.cov(of_class.T), atol=0.01)
 
 
 def slow_calibration(image, base, k, alpha, everywhere):
@@ -87,19 +90,25 @@ def slow_calibration(image, base, k, alpha, everywhere):
 
 
 @pytest.mark.parametrize(("variant", "k", "alpha"), [("code", 2, 0.21), ("corrected", 2, 0.21), ("code", 3, 0.0)])
-def test_samples_have_the_calibrated_mean_and_covariance(variant, k, alpha):
+@pytest.mark.parametrize("place", ["sessions", "episodes", "episodes without a stock"])
+def test_samples_have_the_calibrated_mean_and_covariance(variant, k, alpha, place, monkeypatch):
+    if place == "episodes without a stock":
+        monkeypatch.setattr("fscil_bench_methods.dc_lr.STOCK_BYTES", 0)
     data = toy()
-    made = method("dc-lr", variant=variant, k=k, alpha=alpha, samples=100_000)
+    data = replace(data, base=replace(data.base, donors_only=place != "sessions"))
+    made = method("dc-lr", variant=variant, k=k, alpha=alpha, samples=100_000, episode_samples=100_000)
     made._learn = lambda new: None
     made.fit_base(data.base)
-    shots = data.sessions[0].features[0].sqrt()  # [way, shot, d]
-    drawn = made.represent(shots)
+    assert (made.stock is not None) == (place == "episodes")
+    shots = data.sessions[0].features[:1].sqrt()  # [1, way, shot, d]
+    turn = made.axes.turn
+    drawn = (made.represent(shots.to(turn.dtype) @ turn) @ turn.mT).double()
     features = data.base.features if variant == "code" else data.base.features.sqrt()
     base = [features[data.base.labels == c].numpy() for c in range(BASE_CLASSES)]
-    shot = shots.shape[1]
-    assert torch.equal(drawn[:, :shot], shots)  # the images themselves are fitted too
-    of_image = drawn[1, shot:].unflatten(0, (shot, -1))[2].numpy()  # of the second class, the third image
-    mean, covariance = slow_calibration(shots[1, 2].numpy(), base, k, alpha, variant == "code")
+    groups = drawn[0].unflatten(1, (shots.shape[-2], -1))  # of each image, itself first
+    torch.testing.assert_close(groups[:, :, 0], shots[0], rtol=1e-5, atol=1e-5)
+    of_image = groups[1, 2, 1:].numpy()  # of the second class, the third image
+    mean, covariance = slow_calibration(shots[0, 1, 2].numpy(), base, k, alpha, variant == "code")
     np.testing.assert_allclose(of_image.mean(axis=0), mean, atol=0.015)
     np.testing.assert_allclose(np.cov(of_image.T), covariance, atol=0.015)
 
@@ -110,12 +119,13 @@ def test_in_an_episode_the_papers_number_of_samples_is_drawn():
     made = walked(method("dc-lr"), data, sessions=1)
     shot = data.sessions[0].features.shape[-2]
     assert np.bincount(made.labels.numpy()).tolist() == [shot + shot * round(750 / shot)] * WAY
-    assert made.scores(data.queries).shape == (QUERIES, WAY)
+    assert made.scores(made.encode(data.queries)).shape == (QUERIES, WAY)
 
 
 def test_more_neighbours_than_base_classes_are_all_of_them():
     data = toy()
-    assert walked(method("dc-lr", k=50, samples=8), data).scores(data.queries).isfinite().all()
+    made = walked(method("dc-lr", k=50, samples=8), data)
+    assert made.scores(made.encode(data.queries)).isfinite().all()
 
 
 def test_draws_have_their_own_random_numbers_and_repeat(cli, toy_backbone, read):
