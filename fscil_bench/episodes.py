@@ -1,8 +1,8 @@
 """Plays few-shot episodes with a method and counts its right answers: many episodes at once where the method can.
 
-The verbs are those of the sessions: `fit_base` with the base classes as donors, `add_session` with [E, ways, shots, d],
-`scores` of [E, queries, d]. Features are float64, as in the sessions: closed forms then give the same counts whatever
-the number of threads or the size of a chunk.
+The verbs are those of the sessions: `fit_base` with the base classes as donors, `encode` with [E, queries, d],
+`add_session` with [E, ways, shots, d], and `scores`. Features are float64, as in the sessions: closed forms then give
+the same counts whatever the number of threads or the size of a chunk.
 """
 
 import time
@@ -19,7 +19,7 @@ from fscil_bench.method import Base, Method, Support
 from fscil_bench.metrics import Summary, Values, summarise
 from fscil_bench.protocols.draws import Rows, Split
 from fscil_bench.protocols.episodes import Plan, Sampler
-from fscil_bench.runner import named_generator
+from fscil_bench.runner import encoded, named_generator
 
 Counts = npt.NDArray[np.uint16]
 CHUNK_BYTES = 16 * 2**20  # of features held at a time: little memory, and they stay in the processor's cache
@@ -58,26 +58,29 @@ def play(method: Method, split: Split, plan: Plan, advance: Callable[[int], None
         kept = min(size, plan.count - start)
         queries = _take(split, episodes.queries.reshape(-1, questions)[:, shuffle])
         support = _take(split, episodes.support)
+        if size == 1 and not method.batched:  # such a method need not know of leading dimensions
+            support, queries = support[0], queries[0]
+        queries = encoded(method, queries)
         for shots in plan.shots:
             player = method.fork()
             player.generator = named_generator("episodes", *map(str, (plan.seed, plan.ways, shots, start)))
-            answers = _answers(player, support[:, :, :shots], queries)
-            right[shots][start : start + kept] = (answers == targets).sum(dim=-1)[:kept].numpy()
+            answers = _answers(player, support[..., :shots, :], queries)
+            counts = (answers == targets).sum(dim=-1).reshape(-1)
+            right[shots][start : start + kept] = counts[:kept].numpy()
         advance(kept)
     return Played(plan, right, {"fit_base": fitted - started, "episodes": time.perf_counter() - fitted})
 
 
 def _answers(method: Method, support: Tensor, queries: Tensor) -> Tensor:
-    """Predicted places among the episode's classes, [E, questions]."""
-    alone = not method.batched and len(support) == 1  # such a method need not know of leading dimensions
-    method.add_session(Support(support[0] if alone else support))
-    scores = method.scores(queries[0] if alone else queries).double()
-    wanted = (*queries.shape[:-1], support.shape[1])
-    if scores.shape != (wanted[1:] if alone else wanted):
+    """Predicted places among the episode's classes, [*, questions]."""
+    method.add_session(Support(support))
+    scores = method.scores(queries).double()
+    wanted = (*queries.shape[:-1], support.shape[-3])
+    if scores.shape != wanted:
         raise FscilError(f"{type(method).__name__}.scores gave shape {[*scores.shape]}, expected {[*wanted]}")
     if scores.isnan().any():
         raise FscilError(f"{type(method).__name__}.scores gave NaN: check its settings and the bank")
-    return scores.reshape(wanted).argmax(dim=-1)  # of equals the first class of the episode wins
+    return scores.argmax(dim=-1)  # of equals the first class of the episode wins
 
 
 def _fit_donors(method: Method, split: Split) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fscil_bench import datasets
-from fscil_bench.backbones.store import Backbone, find_backbone
+from fscil_bench.backbones.store import Backbone, default_backbone, find_backbone
 from fscil_bench.banks import open_bank
 from fscil_bench.episode_results import EpisodeResult
 from fscil_bench.episodes import play
@@ -22,9 +22,17 @@ from fscil_bench.runner import walk
 class Arena:
     """One dataset on one backbone: what methods are compared in."""
 
-    def __init__(self, dataset: str, backbone: str | None = None, data_root: Path | None = None) -> None:
+    def __init__(
+        self,
+        dataset: str,
+        backbone: str | None = None,
+        data_root: Path | None = None,
+        *,
+        objective: str | None = None,
+    ) -> None:
+        """`backbone` is an id or a folder; without one, the default for methods that need `objective`."""
         self.protocol = load_protocol(dataset)
-        self.backbone: Backbone = find_backbone(backbone or self.protocol.default_backbone)
+        self.backbone: Backbone = find_backbone(backbone) if backbone else default_backbone(self.protocol, objective)
         _require_unseen(self.backbone, self.protocol)
         self.split = Split(self.protocol, open_bank(self.backbone, self.protocol.dataset))
         self._data_root = datasets.require_root(data_root) if data_root is not None else datasets.find_root(None)
@@ -47,12 +55,17 @@ class Arena:
             return randoms, str(error)
 
     def run(
-        self, configured: Configured, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None
+        self,
+        configured: Configured,
+        draws: Sequence[Draw],
+        advance: Callable[[int], None] = lambda n: None,
+        last: int | None = None,
     ) -> Result:
+        """The method through all sessions, or those up to `last`."""
         if not self.protocol.sessions:
             raise UsageError(f"{self.protocol.name} has no sessions: `fscil-bench fsl` plays few-shot episodes on it")
-        self._require_recipe(configured)
-        return score(configured, self.backbone, self.split, walk(configured.method, self.split, draws, advance))
+        self._require_objective(configured)
+        return score(configured, self.backbone, self.split, walk(configured.method, self.split, draws, advance, last))
 
     def play(
         self, configured: Configured, plan: Plan, advance: Callable[[int], None] = lambda n: None
@@ -60,15 +73,15 @@ class Arena:
         """Few-shot episodes, on classes that the backbone has not been trained on."""
         if not configured.method.episodes:
             raise UsageError(f"method {configured.name} does not take part in few-shot episodes")
-        self._require_recipe(configured)
+        self._require_objective(configured)
         return EpisodeResult(configured, self.backbone, self.split, play(configured.method, self.split, plan, advance))
 
-    def _require_recipe(self, configured: Configured) -> None:
-        recipe = configured.method.recipe
-        if recipe is not None and self.backbone.card["recipe"]["name"] != recipe:
+    def _require_objective(self, configured: Configured) -> None:
+        objective = configured.method.objective
+        if objective not in (None, self.backbone.objective):
             raise UsageError(
-                f"method {configured.name} needs a backbone trained with recipe {recipe}; {self.backbone.id} was not: "
-                "pass one with --backbone"
+                f"method {configured.name} needs a backbone trained for the objective {objective}; {self.backbone.id} "
+                "was not: pass one with --backbone"
             )
 
     def _draw(self, name: str) -> Draw:

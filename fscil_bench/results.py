@@ -56,14 +56,15 @@ class Result:
 def score(configured: Configured, backbone: Backbone, split: Split, walk: Walk) -> Result:
     protocol = split.protocol
     targets = split.targets[split.test_rows]
+    seen = protocol.seen[: walk.predictions.shape[1]]
     learned = backbone.card["session0"].get(protocol.name, {}).get("learned_head")
     return Result(
         configured,
         backbone,
         split,
         walk,
-        measure(walk.predictions, targets, protocol.seen, protocol.base),
-        measure_as_papers(walk.predictions, targets, protocol.seen, protocol.base, learned),
+        measure(walk.predictions, targets, seen, protocol.base),
+        measure_as_papers(walk.predictions, targets, seen, protocol.base, learned),
     )
 
 

@@ -30,20 +30,29 @@ class Walk:
     trained_parameters: int = 0
 
 
-def walk(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[[int], None] = lambda n: None) -> Walk:
-    """Base session, then every session of every draw; `advance` is told of each finished draw."""
+def walk(
+    method: Method,
+    split: Split,
+    draws: Sequence[Draw],
+    advance: Callable[[int], None] = lambda n: None,
+    last: int | None = None,
+) -> Walk:
+    """Base session, then every session (or those up to `last`) of every draw; `advance` is told of finished draws."""
     protocol = split.protocol
     started = time.perf_counter()
     shuffle, queries, targets = _shuffled(split)
     _fit_base(method, split)
+    queries = encoded(method, queries)
     fitted = time.perf_counter()
-    predictions = np.empty((len(draws), protocol.sessions + 1, len(queries)), dtype=np.int16)
+    last = protocol.sessions if last is None else min(last, protocol.sessions)
+    predictions = np.empty((len(draws), last + 1, len(queries)), dtype=np.int16)
     trained = 0
     for part in _batches(method, len(draws), len(queries), len(protocol.classes)):
         chosen = draws[part]
         walker, sessions = _fork(method, split, chosen)
         steps = _classwise_steps if method.classwise else _session_steps
-        for session, predicted in enumerate(steps(walker, sessions, queries, targets, protocol.seen)):
+        steps_made = steps(walker, sessions[:last], queries, targets, protocol.seen[: last + 1])
+        for session, predicted in enumerate(steps_made):
             predictions[part, session] = predicted.numpy()
         trained = walker.trained_parameters()
         advance(len(chosen))
@@ -58,10 +67,11 @@ def scores_after(
 ) -> npt.NDArray[np.float64]:
     """The scores of some test images after a session of one draw: to look at a prediction closely."""
     _fit_base(method, split)
+    queries = encoded(method, _take(split, split.test_rows[places]))
     walker, sessions = _fork(method, split, [draw])
     for support in sessions[:session]:
         walker.add_session(support)
-    scores = _checked(walker, _take(split, split.test_rows[places]), split.protocol.seen[session])
+    scores = _checked(walker, queries, split.protocol.seen[session])
     return scores.reshape(len(places), -1).numpy()
 
 
@@ -71,6 +81,7 @@ def final_scores(
     """Scores after the last session, [*, Q, C] for part after part of the draws, with the queries' classes, [Q]."""
     _, queries, targets = _shuffled(split)
     _fit_base(method, split)
+    queries = encoded(method, queries)
     for part in _batches(method, len(draws), len(queries), len(split.protocol.classes)):
         walker, sessions = _fork(method, split, draws[part])
         for support in sessions:
@@ -156,6 +167,16 @@ def _checked(method: Method, queries: Tensor, classes: int) -> Tensor:
     if scores.isnan().any():
         raise FscilError(f"{type(method).__name__}.scores gave NaN: check its settings and the bank")
     return scores
+
+
+def encoded(method: Method, queries: Tensor) -> Tensor:
+    """What the method's `encode` makes of queries: called once, whatever the sessions and draws."""
+    rows = method.encode(queries)
+    if rows.shape[:-1] != queries.shape[:-1]:
+        raise FscilError(
+            f"{type(method).__name__}.encode gave shape {[*rows.shape]}, not a row for each of {[*queries.shape[:-1]]}"
+        )
+    return rows
 
 
 def named_generator(*names: str) -> torch.Generator:

@@ -130,6 +130,26 @@ def test_a_method_that_cannot_batch_plays_one_episode_at_a_time(split):
     assert play(OneByOne(), split, PLAN).right[5].tolist() == wanted.right[5].tolist()
 
 
+@pytest.mark.parametrize("kind", [PrototypeMethod, OneByOne])
+def test_queries_are_encoded_once_for_all_shots(split, kind):
+    calls = []
+
+    @dataclass(kw_only=True)
+    class Negated(kind):
+        def encode(self, queries):
+            calls.append(queries.shape)
+            return -queries
+
+        def scores(self, queries):
+            return super().scores(-queries)
+
+    wanted = play(method("protonet"), split, PLAN)
+    got = play(Negated(), split, PLAN)
+    assert all((got.right[shots] == wanted.right[shots]).all() for shots in (1, 5))
+    dim = split.bank.features.shape[1]
+    assert calls == ([(60, 75, dim)] if kind is PrototypeMethod else 60 * [(75, dim)])
+
+
 def test_random_numbers_belong_to_the_block(split, monkeypatch):
     long = play(Sampling(), split, PLAN)
     short = play(Sampling(), split, replace(PLAN, count=21))

@@ -11,7 +11,7 @@ from fscil_bench.method import Method, PrototypeMethod
 from fscil_bench.protocols import load_protocol
 from fscil_bench.protocols.draws import Split
 from fscil_bench.registry import configure
-from fscil_bench.runner import walk
+from fscil_bench.runner import final_scores, scores_after, walk
 
 
 @pytest.fixture
@@ -139,3 +139,58 @@ def test_queries_come_shuffled(split):
     in_order = split.bank.features[torch.from_numpy(split.test_rows)].double()
     assert not torch.equal(seen[0], in_order)
     assert torch.equal(seen[0].sort(dim=0).values, in_order.sort(dim=0).values)
+
+
+def test_queries_are_left_alone_by_default():
+    queries = torch.rand(4, 3)
+    assert Constant().encode(queries) is queries
+    assert PrototypeMethod().encode(queries) is queries
+
+
+@dataclass(kw_only=True)
+class Doubled(PrototypeMethod):
+    """Encodes queries as themselves twice over, and takes them back to score; counts both."""
+
+    batched = False
+    classwise = False
+    calls: list = field(init=False, default_factory=list)
+
+    def encode(self, queries):
+        self.calls.append("encode")
+        return torch.cat([queries, queries], dim=-1)
+
+    def scores(self, queries):
+        self.calls.append("scores")
+        first, second = queries.chunk(2, dim=-1)
+        assert torch.equal(first, second)
+        return super().scores(first)
+
+
+def test_queries_are_encoded_once_for_all_sessions_and_draws(split):
+    draws, method = [split.random_draw(seed) for seed in range(3)], Doubled()
+    got = walk(method, split, draws).predictions
+    np.testing.assert_array_equal(got, walk(PrototypeMethod(), split, draws).predictions)
+    assert method.calls == ["encode"] + 3 * (split.protocol.sessions + 1) * ["scores"]
+
+
+def test_scores_looked_at_are_of_encoded_queries(split):
+    draws, method = [split.random_draw(seed) for seed in range(2)], Doubled()
+    for (got, _), (expected, _) in zip(
+        final_scores(method, split, draws), final_scores(OneByOne(), split, draws), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+    assert method.calls == ["encode", "scores", "scores"]
+    places, method = np.array([3, 1, 40]), Doubled()
+    got, expected = (scores_after(m, split, draws[0], 2, places) for m in (method, OneByOne()))
+    np.testing.assert_allclose(got, expected)
+    assert method.calls == ["encode", "scores"]
+
+
+def test_queries_encoded_to_the_wrong_number_of_rows_are_named(split):
+    @dataclass(kw_only=True)
+    class Short(PrototypeMethod):
+        def encode(self, queries):
+            return queries[1:]
+
+    with pytest.raises(FscilError, match=r"Short.encode gave shape \[\d+, \d+\], not a row for each of \[\d+\]"):
+        walk(Short(), split, [split.random_draw(0)])

@@ -1,4 +1,4 @@
-"""Looking closer than a leaderboard: settings over a grid, offsets on scores, prototypes against their oracles."""
+"""Closer than a leaderboard: settings over a grid, rows by session, offsets on scores, prototypes and their oracles."""
 
 from fscil_bench.errors import UsageError
 from fscil_bench.protocols import Protocol

@@ -1,10 +1,10 @@
-"""Pictures of the analyses, as PNG. matplotlib is loaded when one is drawn."""
+"""Pictures of the analyses, in the format of their suffix. matplotlib is loaded when one is drawn."""
 
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
 
 Values = npt.NDArray[np.float64]
 INCHES = 4.2
+# Colours for the colour-blind (Okabe and Ito), neighbours far apart in lightness; markers tell them apart in grey.
+STYLES = (
+    ("#000000", "o"),
+    ("#E69F00", "s"),
+    ("#0072B2", "^"),
+    ("#56B4E9", "D"),
+    ("#D55E00", "v"),
+    ("#009E73", "P"),
+    ("#CC79A7", "X"),
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +38,16 @@ class Band:
     low: Values
     high: Values
     mark: tuple[float, float] | None = None  # a point to point out on it
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A line by session. One that somebody else published is dashed, with a cross where its number is in doubt."""
+
+    name: str
+    band: Band
+    style: int  # the same for lines that belong together
+    doubted: npt.NDArray[np.bool_] | None = None  # of what is published; None: measured
 
 
 def heat_maps(
@@ -81,8 +101,45 @@ def curves(path: Path, title: str, across: str, up: str, bands: Mapping[str, Ban
     _write(path, figure)
 
 
-def _draw_band(place: "Axes", name: str, band: Band) -> None:
-    (line,) = place.plot(band.x, band.mean, label=name, lw=1.2)
+def traces(
+    paths: Sequence[Path],
+    title: str,
+    across: str,
+    up: str,
+    ticks: Sequence[int],
+    panels: Mapping[str, Sequence[Trace]],
+) -> None:
+    """One panel a key, the same lines in each, named once below; written to every path."""
+    figure, places = _figure(len(panels), title)
+    for place, (name, lines_of) in zip(places, panels.items(), strict=True):
+        for trace in lines_of:
+            _draw_trace(place, trace)
+        place.set_xticks(list(ticks))
+        place.set_xlim(ticks[0] - 0.3, ticks[-1] + 0.3)  # one axis for all, though some numbers begin later
+        place.set_xlabel(across)
+        place.set_ylabel(up)
+        place.set_title(name)
+        place.grid(color="0.9", lw=0.6)
+        place.set_axisbelow(True)
+    handles, names = places[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), 3), fontsize="small", frameon=False)
+    for path in paths:
+        _write(path, figure, dpi=200)
+
+
+def _draw_trace(place: "Axes", trace: Trace) -> None:
+    colour, marker = STYLES[trace.style % len(STYLES)]
+    hollow = trace.style % 2 == 1  # and larger: of neighbours that lie on each other both stay visible
+    look = {"color": colour, "marker": marker, "mfc": "none" if hollow else colour}
+    if trace.doubted is None:
+        _draw_band(place, trace.name, trace.band, **look, ms=7 if hollow else 4)
+        return
+    _draw_band(place, trace.name, trace.band, **look, ms=3, ls=(0, (4, 2)), alpha=0.7)
+    place.plot(trace.band.x[trace.doubted], trace.band.mean[trace.doubted], "x", color=colour, ms=7, mew=1)
+
+
+def _draw_band(place: "Axes", name: str, band: Band, **style: Any) -> None:
+    (line,) = place.plot(band.x, band.mean, label=name, lw=1.2, **style)
     place.fill_between(band.x, band.low, band.high, alpha=0.25, color=line.get_color(), lw=0)
     if band.mark is not None:
         place.plot(*band.mark, "o", color=line.get_color(), ms=6)
@@ -96,7 +153,12 @@ def _figure(panels: int, title: str, scale: float = 1.0) -> "tuple[Figure, list[
     return figure, [figure.add_subplot(1, panels, i + 1) for i in range(panels)]
 
 
-def _write(path: Path, figure: "Figure") -> None:
+def _write(path: Path, figure: "Figure", dpi: int = 120) -> None:
+    from matplotlib import rc_context
+
     picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
+    kind = path.suffix.removeprefix(".")
+    undated = {"CreationDate": None} if kind == "pdf" else None  # the same numbers give the same file
+    with rc_context({"pdf.fonttype": 42}):  # TrueType: many venues refuse Type 3
+        figure.savefig(picture, format=kind, dpi=dpi, metadata=undated)
     write_bytes(path, picture.getvalue())

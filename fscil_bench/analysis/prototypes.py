@@ -32,7 +32,7 @@ def only_calibrates(method: Method) -> bool:
 def _is_plain(kind: type[PrototypeMethod]) -> bool:
     verbs = [name for name in dir(PrototypeMethod) if callable(getattr(PrototypeMethod, name)) and name[:2] != "__"]
     same = [inspect.getattr_static(kind, v) is inspect.getattr_static(PrototypeMethod, v) for v in verbs]
-    needs = (kind.privileges, kind.sampled, kind.recipe, kind.exemplars)
+    needs = (kind.privileges, kind.sampled, kind.objective, kind.exemplars)
     return not any(needs) and all(same[i] for i, verb in enumerate(verbs) if verb != "calibrate")
 
 

@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _options(command: Command) -> Command:
-    """What both analyses take."""
+    """What all analyses take."""
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON document."),
         click.option(
@@ -32,18 +32,21 @@ def _options(command: Command) -> Command:
         ),
         click.option("--backbone", help="A backbone's id or folder. [default: the dataset's]"),
         click.option("--dataset", required=True, help="A dataset's name; `fscil-bench ls datasets` lists them."),
-        click.argument("methods", nargs=-1, metavar="[METHOD]..."),
     ):
         command = option(command)
     return command
 
 
+_methods = click.argument("methods", nargs=-1, metavar="[METHOD]...")
+
+
 @click.group()
 def analyze() -> None:
-    """Look behind a method's numbers: offsets on scores, prototypes against their oracles."""
+    """Look behind a method's numbers: numbers by session, offsets on scores, prototypes against their oracles."""
 
 
 @analyze.command()
+@_methods
 @_options
 @click.option("--baseline", help="The method that the others are held against. [default: what most build on]")
 def offset(
@@ -110,6 +113,7 @@ def offset(
 
 
 @analyze.command()
+@_methods
 @_options
 def prototypes(
     methods: tuple[str, ...], dataset: str, backbone: str | None, draws: int | None, out: Path, as_json: bool
@@ -161,6 +165,57 @@ def prototypes(
     click.echo(f"By class: {table}")
 
 
+@analyze.command()
+@click.argument("rows", nargs=-1, required=True, metavar="METHOD[@BACKBONE]...")
+@_options
+@click.option(
+    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Your own records."
+)
+def sessions(
+    rows: tuple[str, ...],
+    dataset: str,
+    backbone: str | None,
+    draws: int | None,
+    out: Path,
+    as_json: bool,
+    runs: Path,
+) -> None:
+    """Draw AvgAcc, HMean and NAcc by session for any rows, with intervals, beside what is published.
+
+    A row is METHOD or METHOD@BACKBONE (an id or a folder); METHOD alone is on --backbone. Numbers come from the records
+    that come with fscil-bench and from yours under --runs. A row without a current one is measured, and recorded there
+    unless --draws is given. Name rows in the order of your argument: each is also held against the one before it,
+    paired over the same draws where both are on one bank, without a test where they are not.
+
+    \b
+    Examples:
+      fscil-bench analyze sessions protonet teen --dataset cifar100
+      fscil-bench analyze sessions protonet teen simteen+teen --dataset miniimagenet --draws 20
+      fscil-bench analyze sessions teen teen@cub200-tf_efficientnet_lite0-frozen --dataset cub200
+    """
+    require_sessions(load_protocol(dataset))
+
+    from fscil_bench.analysis.sessions import find_rows, load_series
+    from fscil_bench.analysis.sessions_report import SessionsReport
+    from fscil_bench.cli.show_sessions import show_sessions
+    from fscil_bench.files import require_writable, write_bytes
+
+    wanted = find_rows(rows, dataset, backbone)
+    require_writable(out, "--out")
+    series, problems = load_series(wanted, draws, runs, counter)
+    for problem in problems:
+        note(f"Left out: {problem}")
+    report = SessionsReport(load_protocol(dataset), series)
+    files = [out / dataset / f"sessions.{kind}" for kind in ("csv", "png", "pdf")]
+    write_bytes(files[0], report.csv().encode())
+    report.draw(*files[1:])
+    if as_json:
+        click.echo(json.dumps({**report.as_data(), "files": [str(file) for file in files]}))
+        return
+    show_sessions(report)
+    click.echo(f"Files: {', '.join(map(str, files))}")
+
+
 def _require_names(dataset: str, *methods: str | None) -> None:
     for name in filter(None, methods):
         require_method(name)
@@ -181,7 +236,7 @@ def _labelled(arena: "Arena", names: Iterable[str], required: Collection[str]) -
         found[label] = configure(task.method, task.dataset, task.settings)
     for name in wanted:
         if name not in found:
-            problem = f"method {name} needs a backbone of another recipe than {arena.backbone.id}"
+            problem = f"method {name} needs a backbone of another objective than {arena.backbone.id}"
             if name in required:
                 raise UsageError(f"{problem}: pass one with --backbone")
             note(f"Left out: {problem}")

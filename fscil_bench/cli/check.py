@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="One draw, or 300 episodes, of each row instead of all.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Of each row one draw, or 300 episodes; of costly ones sessions 0 to 2 of one draw, or 40 episodes.",
+)
 @click.option("--method", "methods", multiple=True, help="Only rows of this method. Repeatable.")
 @click.option(
     "--backbone", "folders", multiple=True, help="The folder of a backbone that is not in your store. Repeatable."

@@ -9,7 +9,7 @@ from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.metrics import HEADLINE
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
-from fscil_bench.registry import require_method
+from fscil_bench.registry import load_method, require_method
 
 
 @click.command()
@@ -48,12 +48,13 @@ def compare(
         require_method(name)
     protocol = load_protocol(dataset)
 
-    from fscil_bench.backbones.store import find_backbone
+    from fscil_bench.backbones.store import default_backbone, find_backbone
     from fscil_bench.leaderboard.comparison import Comparison, missing_tasks, rows_for
     from fscil_bench.leaderboard.episode_comparison import EpisodeComparison
     from fscil_bench.leaderboard.measuring import cheap, declared_baseline, tasks_for
 
-    found = find_backbone(backbone or protocol.default_backbone)
+    needed = next((need for name in methods if (need := load_method(name).objective)), None)
+    found = find_backbone(backbone) if backbone else default_backbone(protocol, needed)
     base = baseline or declared_baseline(methods, dataset)
     named = [name for name in dict.fromkeys((*methods, base)) if name]
     shown = named if methods else []

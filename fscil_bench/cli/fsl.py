@@ -72,7 +72,7 @@ def fsl(
     configured = configure(method, dataset, given)
     other = baseline or installed(configured.baseline)
     require_writable(out, "--out")
-    arena = Arena(dataset, backbone)
+    arena = Arena(dataset, backbone, objective=configured.method.objective)
     count = episodes or full_episodes(costly=configured.method.costly)
     plan = Plan(tuple(sorted(set(shots))), ways, queries, count, seed)
     place = record_path(out, configured, arena.protocol, arena.backbone, "fsl")

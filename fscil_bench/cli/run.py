@@ -64,7 +64,7 @@ def run(
     configured = configure(method, dataset, given)
     other = baseline or installed(configured.baseline)
     require_writable(out, "--out")
-    arena = Arena(dataset, backbone, data_root)
+    arena = Arena(dataset, backbone, data_root, objective=configured.method.objective)
     if names or draws is not None:
         chosen = arena.draws([*names, *(f"random:{seed}" for seed in range(draws or 0))])
     else:

@@ -74,7 +74,7 @@ def sweep(
     from fscil_bench.metrics import HEADLINE
 
     require_writable(out, "--out")
-    arena = Arena(dataset, backbone)
+    arena = Arena(dataset, backbone, objective=points[0].method.objective)
     folder = out / protocol.name / arena.backbone.id / method
     chosen = arena.draws(f"random:{seed}" for seed in range(draws))
     with exclusive(folder / "sweep.lock", f"sweeping {method}"):

@@ -20,6 +20,8 @@ from fscil_bench.runner import scores_after
 from fscil_bench.settings import as_text
 
 EXACT, SAMPLED = 0.005, 0.05  # points a number may move: closed forms, methods that draw random numbers
+HEADLINE = "headline"
+QUICK = 2  # the last session of a quick check of a costly method
 TIE = 1e-9
 
 
@@ -29,7 +31,7 @@ class Moved:
 
     metric: str
     draw: str
-    where: str  # the session, or "headline"
+    where: str  # the session, or HEADLINE
     expected: float | None
     got: float | None
 
@@ -53,7 +55,10 @@ class Verdict:
 
 
 def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> Verdict:
-    """Measure a recorded row anew, all its draws or just one, and compare; `backbone` is its folder, if not its id."""
+    """Measure a recorded row anew and compare; `backbone` is its folder, if not its id.
+
+    A quick check is of one draw, and of costly methods of the first sessions.
+    """
     verdict = Verdict(row)
     if row.failed:
         verdict.problems.append(f"the record says that the method failed: {row.failed}")
@@ -63,14 +68,17 @@ def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> 
         arena = Arena(row.protocol, backbone or row.backbone)
         configured = configure(row.method, row.protocol, given)
         draws = _draws(arena, row, quick=quick)
-        result = arena.run(configured, draws)
+        last = QUICK if quick and configured.method.costly else None
+        result = arena.run(configured, draws, last=last)
     except FscilError as error:
         verdict.problems.append(str(error))
         return verdict
     new = as_record(result)
     tolerance = SAMPLED if configured.method.sampled else EXACT
     verdict.changed = changed_inputs(row.record, new)
-    verdict.moved = _moved(row.record, new, tolerance) or _summary_moved(row.record, new, tolerance)
+    verdict.moved = _moved(row.record, new, tolerance, whole=last is None)
+    if last is None and not verdict.moved:
+        verdict.moved = _summary_moved(row.record, new, tolerance)
     if not configured.method.sampled:
         verdict.problems += _other_predictions(row.path, result, arena, configured, draws)
     return verdict
@@ -104,12 +112,17 @@ def changed_inputs(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return changed
 
 
-def _moved(old: dict[str, Any], new: dict[str, Any], tolerance: float) -> list[Moved]:
-    """Of each metric the number that moved most, if one moved by more than the tolerance."""
+def _moved(old: dict[str, Any], new: dict[str, Any], tolerance: float, *, whole: bool) -> list[Moved]:
+    """Of each metric the number that moved most, if one moved by more than the tolerance.
+
+    Headline numbers are those of the last session: they are compared if the walk was a whole one.
+    """
     before, after = _numbers(old), _numbers(new)
     worst: dict[str, Moved] = {}
     for key, got in after.items():
         metric, draw, where = key
+        if where == HEADLINE and not whole:
+            continue
         move = Moved(metric, draw, where, before.get(key), got)
         if move.expected is None and got is None:
             continue
@@ -133,7 +146,7 @@ def _numbers(record: dict[str, Any]) -> dict[tuple[str, str, str], float | None]
                 if isinstance(values, list):
                     found |= {(name, draw, f"session {t}"): value for t, value in enumerate(values)}
                 else:
-                    found[name, draw, "headline"] = values
+                    found[name, draw, HEADLINE] = values
     return found
 
 
@@ -166,8 +179,10 @@ def _other_predictions(
         return [] if missed else [f"the stored predictions are of draw {draw}, which the record does not hold"]
     position = result.walk.draws.index(draw)
     now = result.walk.predictions[position]
-    if stored.shape != now.shape:
-        return [f"the stored predictions have shape {list(stored.shape)}, expected {list(now.shape)}"]
+    whole = (arena.protocol.sessions + 1, now.shape[1])
+    if stored.shape != whole:
+        return [f"the stored predictions have shape {list(stored.shape)}, expected {list(whole)}"]
+    stored = stored[: len(now)]
     other = 0
     for session in np.flatnonzero((stored != now).any(axis=1)):
         places = np.flatnonzero(stored[session] != now[session])

@@ -52,7 +52,7 @@ def tasks_for(
     for name in methods:
         kind = load_method(name)
         for backbone in backbones:
-            if kind.recipe is not None and backbone.card["recipe"]["name"] != kind.recipe:
+            if kind.objective not in (None, backbone.objective):
                 continue
             protocol = load_protocol(dataset or backbone.card["dataset"])
             if protocol.is_validation and dataset is None:  # for choosing settings, not for ranking

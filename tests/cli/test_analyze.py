@@ -100,19 +100,22 @@ def test_only_methods_that_calibrate_have_prototypes_to_compare(analyze, monkeyp
     assert "method teen does not just calibrate class means" in done.error_line
 
 
-def test_a_method_of_another_recipe_is_named_if_asked_for_and_left_out_if_not(analyze, monkeypatch):
+def test_a_method_of_another_objective_is_named_if_asked_for_and_left_out_if_not(analyze, monkeypatch):
     from fscil_bench_methods.teen import TEEN
 
-    monkeypatch.setattr(TEEN, "recipe", "special")
+    monkeypatch.setattr(TEEN, "objective", "special")
     done = analyze("offset", "teen")
     assert done.code == 2
-    assert "method teen needs a backbone of another recipe than toy" in done.error_line
+    assert "method teen needs a backbone of another objective than toy" in done.error_line
     rest = analyze("offset")
     assert rest.code == 0, rest.err
     assert "Left out: method teen" in rest.err
 
 
-@pytest.mark.parametrize("call", [("analyze", "offset"), ("analyze", "prototypes"), ("sweep", "--method", "teen")])
+@pytest.mark.parametrize(
+    "call",
+    [("analyze", "offset"), ("analyze", "prototypes"), ("analyze", "sessions", "teen"), ("sweep", "--method", "teen")],
+)
 def test_a_protocol_without_sessions_is_refused(cli, monkeypatch, call):
     whole = load_protocol("cifar100")
     none = replace(whole, classes=whole.classes[:60], sessions=0)

@@ -133,6 +133,18 @@ def _shift(record, offset):
     record["draws"]["metrics"]["by_session"]["avg_acc"][3][5] += offset
 
 
+@pytest.mark.parametrize(("session", "noticed"), [(0, True), (2, True), (3, False)])
+def test_a_quick_check_of_a_costly_method_is_of_its_first_sessions(board, cli, monkeypatch, session, noticed):
+    def edit(record):
+        record["draws"]["metrics"]["by_session"]["avg_acc"][0][session] += 1
+
+    monkeypatch.setattr("fscil_bench_methods.teen.TEEN.costly", True)
+    assert cli("check", "--quick", "--method", "teen").code == 0
+    change(next(board.rglob("teen.fscil.json")), edit)
+    assert cli("check", "--quick", "--method", "teen").code == int(noticed)
+    assert cli("check", "--method", "teen").code == 1
+
+
 @pytest.mark.parametrize("group", ["summary", "paper"])
 def test_derived_numbers_are_checked_too(board, cli, group):
     def edit(record):
