@@ -86,8 +86,9 @@ def _privileges(kind: type[Method]) -> str:
 
 def _cost(kind: type[Method]) -> str:
     form = "draws random numbers" if kind.sampled else "closed form"
-    pace = "10 random draws, for it is slow" if kind.costly else "100 random draws"
-    return f"{form}; {pace}"
+    draws = "10 random draws, for it is slow" if "fscil" in kind.costly else "100 random draws"
+    episodes = ", 2,000 episodes" if "fsl" in kind.costly else ""
+    return f"{form}; {draws}{episodes}"
 
 
 def _composition(kind: type[Method]) -> str:

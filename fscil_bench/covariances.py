@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fscil_bench.gaussians import covariance_root
 
-GROUP_BYTES = 32 * 2**20  # of mixed triangles held at a time
+GROUP_BYTES = 128 * 2**20  # of mixed triangles held at a time
 
 
 @dataclass(frozen=True)

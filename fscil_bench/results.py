@@ -111,7 +111,7 @@ def inputs(kind: Kind, configured: Configured, backbone: Backbone, split: Split)
             "deviations": list(configured.deviations),
             "baseline": configured.baseline,
             "sampled": method.sampled,
-            "costly": method.costly,
+            "costly": kind in method.costly,
             "code_sha256": code_sha256(method, kind),
         },
         "protocol": {"name": split.protocol.name, "sha256": split.protocol.sha256},

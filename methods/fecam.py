@@ -41,8 +41,7 @@ class FeCAM(PrototypeMethod):
         "the same classifier in session 0 as later; the first paper's code has the learned head there, no covariance",
         "negative features keep their sign when transformed: sign(x) |x|^lambda",
     )
-    variants = ({"shrinkage": 1.0},)  # the first paper's code
-    costly = True
+    costly = ("fsl",)
 
     power: float = setting(0.5, "lambda of Tukey's ladder of powers; 1 leaves features alone", low=0.01)
     # The same for all datasets, and of these the best:
@@ -86,20 +85,24 @@ class FeCAM(PrototypeMethod):
         return self.adjusted(-side_by_side(parts))
 
     def _distances(self, queries: Tensor, means: Tensor, shares: Tensor, spreads: Tensor) -> Tensor:
-        """Squared Mahalanobis distances, [*, Q, C], of classes [*, C, d] with shares [*, C, B] of base covariances."""
+        """Squared Mahalanobis distances, [*, Q, C], of classes [*, C, d] with shares [*, C, B] of base covariances.
+
+        Queries are whitened in float32, nearly all the work there is: correlations are shrunk, so little is lost.
+        """
         *batch, way, d = means.shape
         count = queries.shape[-2]
         means = unit(tukey(means, self.power)).reshape(-1, d, 1)
         spreads = spreads.reshape(len(means), -1, d)
         upright = queries.mT.contiguous()  # [*, d, Q]
-        few = max(1, GROUP_BYTES // (8 * d * (3 * d + 2 * count)))
+        few = max(1, GROUP_BYTES // (8 * d * (3 * d + count)))
         mixtures = self.covariances.mixtures(shares.reshape(len(means), -1), few)
-        parts, room = [], upright.new_empty(min(few, len(means)), d, count)  # taken once: new memory is slow to get
+        room = upright.new_empty(min(few, len(means)), d, count, dtype=torch.float32)  # new memory is slow to get
+        parts = []
         for chosen, mixed in zip(torch.arange(len(means)).split(few), mixtures, strict=True):
             root = torch.linalg.cholesky(self._correlations(mixed + spreads[chosen].mT @ spreads[chosen]))
             of = upright if upright.ndim == 2 else upright.reshape(-1, d, count)[chosen // way]
             away = torch.sub(of, means[chosen], out=room[: len(chosen)])
-            parts.append(_whitened(root, away).square_().sum(dim=-2))
+            parts.append(_whitened(root.float(), away).square_().sum(dim=-2).double())
         return torch.cat(parts).reshape(*batch, way, count).mT
 
     def _correlations(self, covariances: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class LogisticRegression(Method):
     )
     defaults = (Default({"dataset": "cub200"}, {"samples": 30}, origin="own"),)  # as many as a base class has images
     batched = False
-    costly = True
+    costly = ("fscil", "fsl")
     sampled = True
     episode_block = 64  # a fit to a few images alone is too small to be worth starting
 

@@ -44,7 +44,7 @@ class RanPAC(Method):
     variants = ({"variant": "shots"},)
     batched = False
     episode_block = 16
-    costly = True
+    costly = ("fsl",)
     sampled = True
 
     width: int = setting(2000, "how many random features", origin="own", low=1)

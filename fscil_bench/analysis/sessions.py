@@ -27,7 +27,7 @@ class Wanted:
 
     def draw_names(self, count: int | None) -> list[str]:
         """The first `count` random draws, or those of a full row."""
-        full = FEW if self.configured.method.costly else MANY
+        full = FEW if "fscil" in self.configured.method.costly else MANY
         return [f"random:{seed}" for seed in range(count or full)]
 
 
@@ -104,7 +104,7 @@ def _measure(wanted: Wanted, names: Sequence[str], runs: Path | None, advance: C
         return Row(Path(), as_record(arena.run(configured, arena.draws(names), advance)), own=True)
     place = record_path(runs, configured, arena.protocol, arena.backbone)
     with exclusive(lock_path(place), f"writing {place.name}"):
-        chosen, _ = arena.full_draws(costly=configured.method.costly)
+        chosen, _ = arena.full_draws(costly="fscil" in configured.method.costly)
         result = arena.run(configured, chosen, advance)
         store(place, result)
     return Row(place, as_record(result), own=True)

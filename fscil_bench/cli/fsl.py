@@ -73,7 +73,7 @@ def fsl(
     other = baseline or installed(configured.baseline)
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, objective=configured.method.objective)
-    count = episodes or full_episodes(costly=configured.method.costly)
+    count = episodes or full_episodes(costly="fsl" in configured.method.costly)
     plan = Plan(tuple(sorted(set(shots))), ways, queries, count, seed)
     place = record_path(out, configured, arena.protocol, arena.backbone, "fsl")
     with exclusive(lock_path(place), f"writing {place.name}"):

@@ -68,7 +68,7 @@ def run(
     if names or draws is not None:
         chosen = arena.draws([*names, *(f"random:{seed}" for seed in range(draws or 0))])
     else:
-        chosen, missing = arena.full_draws(costly=configured.method.costly)
+        chosen, missing = arena.full_draws(costly="fscil" in configured.method.costly)
         if missing:
             note(f"Note: {missing}. Random draws are used; published rows are of another draw.")
     place = record_path(out, configured, arena.protocol, arena.backbone)

@@ -87,7 +87,7 @@ def recorded_tasks(
 
 
 def cheap() -> list[str]:
-    """The methods that load and do not call themselves costly."""
+    """The methods that load and call nothing of theirs costly."""
     return [name for name in loadable() if not load_method(name).costly]
 
 
@@ -145,7 +145,7 @@ def _sessions(path: Path, arena: "Arena", configured: "Configured") -> bool:
     """Measure a full row of sessions; whether the record at `path` had to be written."""
     from fscil_bench.results import store
 
-    draws, _ = arena.full_draws(costly=configured.method.costly)
+    draws, _ = arena.full_draws(costly="fscil" in configured.method.costly)
     result = arena.run(configured, draws)
     if _is_stored(path, result):
         return False
@@ -157,7 +157,7 @@ def _episodes(path: Path, arena: "Arena", configured: "Configured") -> bool:
     """Measure a full row of few-shot episodes; whether the record at `path` had to be written."""
     from fscil_bench.episode_results import episode_record, store_episodes
 
-    result = arena.play(configured, Plan(count=full_episodes(costly=configured.method.costly)))
+    result = arena.play(configured, Plan(count=full_episodes(costly="fsl" in configured.method.costly)))
     old = _read_or_none(path) if path.is_file() else None
     if old is not None and same_inputs_and_numbers(old, episode_record(result)):
         return False

@@ -138,7 +138,7 @@ def test_a_quick_check_of_a_costly_method_is_of_its_first_sessions(board, cli, m
     def edit(record):
         record["draws"]["metrics"]["by_session"]["avg_acc"][0][session] += 1
 
-    monkeypatch.setattr("fscil_bench_methods.teen.TEEN.costly", True)
+    monkeypatch.setattr("fscil_bench_methods.teen.TEEN.costly", ("fsl",))
     assert cli("check", "--quick", "--method", "teen").code == 0
     change(next(board.rglob("teen.fscil.json")), edit)
     assert cli("check", "--quick", "--method", "teen").code == int(noticed)
