@@ -241,13 +241,13 @@ def convert(source: Path, network: str, out: Path) -> None:
 def storage(
     name: str, dataset: str, storage: str, methods: tuple[str, ...], draws: int, out: Path | None, as_json: bool
 ) -> None:
-    """Measure what storing a bank in fewer bits would change, for every method.
+    """Measure what storing a bank in fewer bits would change, for every method that runs on it.
 
     Give the bank of an unrounded extraction (`backbone extract --storage f32`). With --out the backbone is written with
     the smaller bank, the measured changes in it; otherwise nothing is.
     """
     from fscil_bench.protocols import load_protocol
-    from fscil_bench.registry import loadable, require_method
+    from fscil_bench.registry import load_method, loadable, require_method
 
     for method in methods:
         require_method(method)
@@ -263,10 +263,11 @@ def storage(
     from fscil_bench.progress import counter
 
     require_storage(storage)
-    chosen = methods or loadable()
     if out is not None and out.exists():
         raise UsageError(f"--out {out} is there already: name a new folder")
     arena = Arena(dataset, name)
+    fitting = (None, arena.backbone.objective)
+    chosen = methods or [method for method in loadable() if load_method(method).objective in fitting]
     if out is not None:
         arena.backbone.file(WEIGHTS)  # said before the work, not after it
     effects = []

@@ -277,6 +277,7 @@ def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone):
     assert set(change) == {"avg_acc", "base_acc", "new_acc", "hmean", "fnr", "fpr"}
     assert max(map(abs, change.values())) < 1
     same = cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "f16", "--draws", "2", "--json")
+    assert same.code == 0, same.err
     assert not any(value for effect in json.loads(same.out).values() for value in effect.values())
     assert cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "int4").code == 2
 
