@@ -87,7 +87,7 @@ class Method(ABC):
     episode_block: ClassVar[int] = 1  # if not batched: the fixed number of episodes it takes at once nevertheless
     classwise: ClassVar[bool] = False  # a class's score does not change when classes are added
     compared_with: ClassVar[tuple[str, ...]] = ()  # methods its paper is measured against in few-shot episodes
-    costly: ClassVar[tuple[str, ...]] = ()  # where a tenth of the draws ("fscil") or a fifth of the episodes ("fsl") do
+    costly: ClassVar[tuple[str, ...]] = ()  # "fscil": 10 draws are a full row, not 100; "fsl": 2,000 episodes
     sampled: ClassVar[bool] = False  # draws random numbers: `check` then allows for other libraries' streams
     episodes: ClassVar[bool] = True  # makes sense in few-shot episodes, where base classes are donors only
     defaults: ClassVar[tuple[Default, ...]] = ()

@@ -42,6 +42,13 @@ def test_variants_keep_the_contract(name):
         check_method(name, "cifar100", {**SMALL.get(name, {}), **given})
 
 
+@pytest.mark.parametrize("name", method_names())
+def test_costly_names_kinds_of_rows(name):
+    costly = load_method(name).costly
+    assert isinstance(costly, tuple)
+    assert set(costly) <= {"fscil", "fsl"}
+
+
 @dataclass(kw_only=True)
 class InPlace(PrototypeMethod):
     """Keeps its prototypes in a list that forks share."""
