@@ -39,6 +39,7 @@ def leaderboard() -> None:
     default=("fscil", "fsl"),
     help="Only rows of sessions (fscil), or only of few-shot episodes (fsl). [default: both]",
 )
+@click.option("--missing", is_flag=True, help="Only rows that have no full record yet: goes on where an update ended.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes. [default: one a core]")
 @click.option("--tables-only", is_flag=True, help="Write the tables from the records that are there; measure nothing.")
 def update(
@@ -46,6 +47,7 @@ def update(
     names: tuple[str, ...],
     root: Path,
     kinds: "tuple[Kind, ...]",
+    missing: bool,
     workers: int | None,
     tables_only: bool,
 ) -> None:
@@ -59,7 +61,7 @@ def update(
 
     from fscil_bench.backbones.store import find_backbone, list_backbones
     from fscil_bench.files import exclusive, require_writable
-    from fscil_bench.leaderboard.measuring import measure_rows, recorded_tasks, tasks_for
+    from fscil_bench.leaderboard.measuring import measure_rows, recorded_tasks, tasks_for, unmeasured
     from fscil_bench.leaderboard.rows import load_rows
     from fscil_bench.leaderboard.tables import write_tables
 
@@ -72,6 +74,8 @@ def update(
             backbones = outside or shipped
             tasks = tasks_for(methods or loadable(), None, backbones, kinds)
             tasks += recorded_tasks(root / "records", tasks, backbones, methods, kinds)
+            if missing:
+                tasks = unmeasured(tasks, root / "records", backbones)
             with counter("measuring rows", len(tasks)) as advance:
 
                 def done(task: object, outcome: str) -> None:

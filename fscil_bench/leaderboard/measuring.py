@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fscil_bench.backbones.store import Backbone
 from fscil_bench.errors import FscilError, UsageError
 from fscil_bench.files import exclusive
-from fscil_bench.leaderboard.rows import load_rows
+from fscil_bench.leaderboard.rows import Row, load_rows
 from fscil_bench.protocols import full_episodes, load_protocol
 from fscil_bench.protocols.episodes import Plan, RefusedEpisodesError
 from fscil_bench.records import STANDARD, Kind, read_record
@@ -73,17 +73,35 @@ def recorded_tasks(
     kinds: Sequence[Kind] = ("fscil",),
 ) -> list[Task]:
     """Rows on record that are not among the `known` tasks: other settings, composed methods."""
+    return [
+        task
+        for row, task in _rows_with_tasks(records, backbones)
+        if (not methods or row.method in methods) and row.kind in kinds and task not in known
+    ]
+
+
+def unmeasured(tasks: Sequence[Task], records: Path, backbones: Sequence[Backbone]) -> list[Task]:
+    """The tasks that have no full row on record, be it that a method has since asked for more draws or episodes."""
+    have = [
+        task
+        for row, task in _rows_with_tasks(records, backbones)
+        if not row.failed
+        and row.complete
+        and row.record["method"]["costly"] == (row.kind in load_method(row.method).costly)
+    ]
+    return [task for task in tasks if task not in have]
+
+
+def _rows_with_tasks(records: Path, backbones: Sequence[Backbone]) -> list[tuple[Row, Task]]:
+    """The rows on record of some backbones, each with the task that measures it anew."""
     folders = {backbone.id: str(backbone.folder) for backbone in backbones}
-    tasks = []
     loaded = load_rows([(records, False)], backbones)
+    found = []
     for row in (*loaded.rows, *loaded.episodes):
-        if row.backbone not in folders or (methods and row.method not in methods) or row.kind not in kinds:
-            continue
-        settings = {key: as_text(value) for key, value in row.user_settings.items()}
-        task = Task(row.method, row.protocol, folders[row.backbone], settings, row.kind)
-        if task not in known:
-            tasks.append(task)
-    return tasks
+        if row.backbone in folders:
+            settings = {key: as_text(value) for key, value in row.user_settings.items()}
+            found.append((row, Task(row.method, row.protocol, folders[row.backbone], settings, row.kind)))
+    return found
 
 
 def cheap() -> list[str]:

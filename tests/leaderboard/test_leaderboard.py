@@ -100,6 +100,23 @@ def test_update_leaves_unchanged_records_alone(board, cli):
     assert {path: path.stat().st_mtime_ns for path in board.rglob("*.*")} == stamps
 
 
+def test_update_of_missing_rows_measures_those_alone(board, cli):
+    update = ("leaderboard", "update", "--backbone", "toy", "--workers", 1, "--missing", "--kind", "fscil")
+    assert "nothing measured" in cli(*update).out
+    row = {name: next(board.rglob(f"{name}.fscil.json")) for name in ("protonet", "simteen", "teen")}
+    whole = {name: json.loads(path.read_text())["draws"] for name, path in row.items()}
+    row["protonet"].unlink()
+    change(
+        row["simteen"], lambda record: record["method"].update(costly=True)
+    )  # a row of when it was: 10 draws were full
+    change(row["teen"], lambda record: _shift(record, 1.0))  # wrong, but there
+    assert "2 measured" in cli(*update).out
+    assert {name for name, path in row.items() if json.loads(path.read_text())["draws"] == whole[name]} == {
+        "protonet",
+        "simteen",
+    }
+
+
 def test_processes_measure_what_one_measures(board, installed):
     measure_rows(tasks_for(["protonet", "teen"], None, _backbones()), Path("parallel"), workers=2)
     for path in Path("parallel").rglob("*.json"):
