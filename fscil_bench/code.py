@@ -11,6 +11,7 @@ from fscil_bench.protocols import draws
 from fscil_bench.protocols import episodes as sampling
 from fscil_bench.records import Kind
 
+SAID = {"paper", "equations", "deviations"}  # of a method, in words: they decide no number
 HARNESS: dict[Kind, tuple[ModuleType, ...]] = {  # what numbers of each kind pass through
     "fscil": (banks, draws, method, metrics, runner),
     "fsl": (banks, draws, sampling, method, metrics, episodes),
@@ -41,12 +42,19 @@ def _collect(module: ModuleType, modules: dict[str, ModuleType]) -> None:
 
 
 def _essence(source: str) -> str:
-    """The syntax tree without docstrings; comments and layout are not in it to begin with."""
+    """The syntax tree without docstrings and what a method says of itself; comments and layout are not in it anyway."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
             node.body = node.body[1:] or [ast.Pass()]
+        if isinstance(node, ast.ClassDef):
+            node.body = [statement for statement in node.body if not _only_says(statement)] or [ast.Pass()]
     return ast.unparse(tree)
+
+
+def _only_says(statement: ast.stmt) -> bool:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return all(isinstance(target, ast.Name) and target.id in SAID for target in targets)
 
 
 def modules_sha256(*modules: ModuleType) -> str:

@@ -76,8 +76,9 @@ def fit(
     """Fit features [*, n, d] to labels [*, n] or [n]; `c` is C of scikit-learn.
 
     A problem has converged when no entry of the gradient of the mean objective is larger than `tol`, as in
-    scikit-learn. With `axes`, features are given turned; the gradient that counts, `start` and the classifier are those
-    for features as they were. All problems are held in memory together: the caller decides how many those are.
+    scikit-learn, but of weights for centred features. With `axes`, features are given turned; the gradient that counts,
+    `start` and the classifier are those for features as they were. All problems are held in memory together: the caller
+    decides how many those are.
     """
     _require_fit(features, labels, n_classes)
     *batch, n, d = features.shape
@@ -239,7 +240,7 @@ def _minimise(state: _State, tol: float, max_iter: int) -> Tensor:
     open_ = torch.ones(count, dtype=torch.bool)
     for iteration in range(max_iter + 1):
         mean_square = _dot(state.gradient, state.gradient) / state.gradient[0].numel()
-        if (mean_square <= tol**2).any():  # elsewhere some entry is larger for sure
+        if (mean_square <= tol**2).any():  # elsewhere some entry is larger, or nearly so
             done = open_ & (state.data.steepest(state.gradient) <= tol)
             found[places[done]] = state.theta[done]
             open_ = open_ & ~done
@@ -295,6 +296,7 @@ def _search(state: _State, direction: Tensor, slope: Tensor) -> Tensor:
     length = torch.ones_like(slope)
     low, high = torch.zeros_like(slope), torch.full_like(slope, torch.inf)
     for _ in range(LINE_SEARCH):
+        tried = length
         logits = torch.addcmul(state.logits, along, length[:, None, None])
         loss, share = _loss(logits, data.targets)
         size = state.size + length * rise + length.square() / 2 * bend
@@ -309,7 +311,7 @@ def _search(state: _State, direction: Tensor, slope: Tensor) -> Tensor:
         other = torch.where(high.isinf(), 2 * length, (low + high) / 2)
         length = torch.where(good, length, other)
     state.logits, state.share, state.loss, state.size = logits, share, loss, size
-    return length
+    return tried
 
 
 def _direction(state: _State) -> Tensor:

@@ -77,10 +77,10 @@ class Method(ABC):
     """
 
     paper: ClassVar[str] = ""  # authors, title, venue
+    equations: ClassVar[str] = ""  # where its formulas come from: which paper's text or code, or this benchmark
     deviations: ClassVar[tuple[str, ...]] = ()  # from the paper or its code
-    privileges: ClassVar[
-        tuple[str, ...]
-    ] = ()  # what it uses beyond plain FSCIL: "exemplars", "all_data", "total_classes"
+    # What it uses beyond plain FSCIL: "exemplars", "all_data", "total_classes".
+    privileges: ClassVar[tuple[str, ...]] = ()
     objective: ClassVar[str | None] = None  # of the backbone's training, if it cannot do without that
     baseline: ClassVar[str | None] = None  # the method it builds on; `run` shows the paired difference
     batched: ClassVar[bool] = True  # takes a leading batch of draws or episodes
@@ -169,9 +169,13 @@ class PrototypeMethod(Method):
     @classmethod
     def can_be_added(cls) -> bool:
         """It writes `calibrate` or `adjust` and nothing else, and needs nothing special."""
-        verbs = ("embed", "prototypes", "fit_base", "add_session", "encode", "scores")
-        plain = all(getattr(cls, verb) is getattr(PrototypeMethod, verb) for verb in verbs)
-        return plain and not (cls.privileges or cls.sampled or cls.objective or cls.exemplars)
+
+        def plain(*verbs: str) -> bool:
+            return all(getattr(cls, verb) is getattr(PrototypeMethod, verb) for verb in verbs)
+
+        special = cls.privileges or cls.sampled or cls.objective or cls.exemplars
+        does_more = not plain("embed", "prototypes", "fit_base", "add_session", "encode", "scores")
+        return not (special or does_more or plain("calibrate", "adjust"))
 
     def scores(self, queries: Tensor) -> Tensor:
         queries = self.embed(queries)

@@ -49,7 +49,7 @@ class Description:
 
     name: str
     summary: str
-    facts: dict[str, Any]  # the literal class attributes: paper, privileges, ...
+    facts: dict[str, Any]  # the literal class attributes, inherited ones too: paper, privileges, ...
     package: str  # who provides it
 
 
@@ -72,6 +72,8 @@ def loadable() -> list[str]:
 def require_method(name: str) -> None:
     """Fail if there is no method called `name`; imports nothing."""
     for part in name.split("+"):
+        if not part.strip():
+            raise UsageError(f"method '{name}': a name is missing beside '+'")
         _entry(part)
 
 
@@ -83,11 +85,14 @@ def load_method(name: str) -> "type[Method]":
     if others:
         host = load_method(first)
         if not issubclass(host, PrototypeMethod) or host.add_session is not PrototypeMethod.add_session:
-            raise UsageError(f"method {name}: {first} does not calibrate prototypes, so nothing can be added to it")
-        for part in others:
-            if not load_method(part).can_be_added() or name.split("+").count(part) > 1:
+            raise UsageError(f"method {name}: {first} is not made of prototypes alone, so nothing can be added to it")
+        for place, part in enumerate(others, 1):
+            if part in name.split("+")[:place]:
+                raise UsageError(f"method {name}: {part} comes twice: name it once")
+            if not load_method(part).can_be_added():
                 raise UsageError(
-                    f"method {name}: {part} cannot be added: it does more than calibrate or adjust, or comes twice"
+                    f"method {name}: {part} cannot be added: it must calibrate prototypes or adjust scores, and do no "
+                    "more (`fscil-bench ls methods --markdown` says which do)"
                 )
         return host
     entry = _entry(name)
@@ -144,16 +149,38 @@ def describe(name: str) -> Description:
     entry = _entry(name)
     package = entry.dist.name if entry.dist else "?"
     try:
-        spec = importlib.util.find_spec(entry.module)
-        if spec is None or spec.origin is None:
-            raise ModuleNotFoundError(f"No module named {entry.module!r}")
-        tree = ast.parse(Path(spec.origin).read_text())
+        summary, facts = _written(entry.module, entry.attr)
     except Exception as error:
         return Description(name, f"does not load: {type(error).__name__}: {error}", {}, package)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef) and node.name == entry.attr:
-            return Description(name, (ast.get_docstring(node) or "").partition("\n")[0], _literals(node), package)
-    return Description(name, "", {}, package)
+    return Description(name, summary, facts, package)
+
+
+def _written(module: str, name: str) -> tuple[str, dict[str, Any]]:
+    """The first line of a class's docstring, and the literal attributes of it and its bases, from their sources."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"No module named {module!r}")
+    if not spec.has_location:  # frozen or built in, as abc.ABC
+        return "", {}
+    tree = ast.parse(Path(spec.origin).read_text())
+    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    if name not in classes:
+        return "", {}
+    homes = {
+        alias.asname or alias.name: (node, alias.name)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    facts: dict[str, Any] = {}
+    for base in reversed([base.id for base in classes[name].bases if isinstance(base, ast.Name)]):
+        if base in classes:
+            facts |= _written(module, base)[1]
+        elif base in homes:
+            node, original = homes[base]
+            home = importlib.util.resolve_name("." * node.level + (node.module or ""), spec.parent)
+            facts |= _written(home, original)[1]
+    return (ast.get_docstring(classes[name]) or "").partition("\n")[0], facts | _literals(classes[name])
 
 
 def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

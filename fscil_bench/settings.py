@@ -10,13 +10,13 @@ from typing import Any, Literal
 from fscil_bench.errors import UsageError, unknown_name
 
 
-def split_assignments(pairs: Collection[str], option: str = "--set") -> dict[str, str]:
-    """`name=value` texts as a mapping."""
+def split_assignments(pairs: Collection[str], option: str = "--set", expected: str = "name=value") -> dict[str, str]:
+    """`name=value` texts as a mapping; errors name the `option` and what it expects."""
     result: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise UsageError(f"{option} {pair}: expected name=value")
+            raise UsageError(f"{option} {pair}: expected {expected}")
         result[name.strip()] = value.strip()
     return result
 
@@ -59,8 +59,8 @@ def _parse(text: str, kind: Any) -> Any:
         return text.lower() == "true"
     try:
         value = kind(text)
-        if kind is float and not math.isfinite(value):
-            raise ValueError
-        return value
     except ValueError:
         raise ValueError({int: "a whole number", float: "a number"}.get(kind, f"a {kind.__name__}")) from None
+    if kind is float and not math.isfinite(value):
+        raise ValueError("a finite number")
+    return value

@@ -17,6 +17,7 @@ class Bias(PrototypeMethod):
     """
 
     paper = "a control of this benchmark; the idea is calibrated stacking: Chao et al., ECCV 2016"
+    equations = "this benchmark's; calibrated stacking subtracts such a number from the classes seen in training"
     baseline = "protonet"
 
     # The largest whose AvgAcc is not clearly below the best on cifar100-val, and the same for all datasets:

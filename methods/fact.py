@@ -19,6 +19,9 @@ class FACT(PrototypeMethod):
     """
 
     paper = "Zhou et al., Forward Compatible Few-Shot Class-Incremental Learning, CVPR 2022"
+    equations = (
+        "the public code's: losses of the base training and the mixed inference; the paper's text was not compared"
+    )
     baseline = "protonet"
     privileges = ("total_classes",)  # as many virtual classes as are to come
     objective = "fact"
@@ -30,6 +33,7 @@ class FACT(PrototypeMethod):
         "base training keeps the frozen virtual prototypes as a copy; the public code has a view that only moving to "
         "a GPU takes apart",
         "one classifier in session 0, cosines to class means; the paper reports the better of it and the learned head",
+        "the paper has no few-shot episodes; there the mixed inference is over the episode's classes",
     )
 
     eta: float = setting(0.1, "weight of the virtual prototypes' view", low=0, high=1)

@@ -22,12 +22,18 @@ class FeCAM(PrototypeMethod):
     directions, so as a correlation it narrows all others. Both fade as the shrinkage grows.
 
     Base covariances are kept as triangles, 0.7 GB with 1280 dimensions and 100 base classes; all else is made when
-    queries are scored, a few classes at a time. `fecam+teen` calibrates the means as well, as the second paper.
+    queries are scored, a few classes at a time. `fecam+teen` calibrates the means as well, as the second paper, but
+    with TEEN's own weight of the base mixture (`teen.shift_weight`), where the second paper's code has 0.1, and 0.25 on
+    CIFAR-100. Neither paper has few-shot episodes.
     """
 
     paper = (
         "Goswami et al., FeCAM: Exploiting the Heterogeneity of Class Distributions, NeurIPS 2023; Goswami et al., "
         "Calibrating Higher-Order Statistics for Few-Shot Class-Incremental Learning, CVPRW 2024"
+    )
+    equations = (
+        "transformation, shrinkage, correlation and distance from the first paper's code; the mixture of covariances "
+        "from the second paper's code"
     )
     baseline = "protonet"
     deviations = (
@@ -110,6 +116,7 @@ class FeCAM(PrototypeMethod):
 
         Shrinking adds gamma times the mean variance to the diagonal and gamma times the mean covariance elsewhere. The
         first paper's code does it twice; both means have then grown by 1 + gamma, so it is (1 + gamma)^2 - 1 at once.
+        (Its mean is of covariances that are not zero: another one where a dimension never varies within a class.)
         """
         d = covariances.shape[-1]
         diagonal = covariances.diagonal(dim1=-2, dim2=-1)

@@ -12,6 +12,7 @@ class NearestNeighbour(Method):
     """The class of the most similar support image, by cosine; base classes keep their means."""
 
     paper = "Cover and Hart, Nearest Neighbor Pattern Classification, IEEE Transactions on Information Theory, 1967"
+    equations = "textbook"
     baseline = "protonet"
     deviations = (
         "a base class is its mean, one neighbour: FSCIL keeps no images of old classes, and a nearest neighbour among "

@@ -10,24 +10,28 @@ from fscil_bench.method import Base, Method, Support, setting, side_by_side
 
 @dataclass(kw_only=True)
 class LDA(Method):
-    """Nearest class mean after whitening by the covariance within base classes."""
+    """Nearest class mean after whitening by the covariance within base classes.
+
+    Means count with their lengths here, which methods that calibrate directions do not keep: nothing is added to it.
+    """
 
     paper = (
         "Hayes and Kanan, Lifelong Machine Learning with Deep Streaming Linear Discriminant Analysis, CVPRW 2020; "
         "shrinkage: Ledoit and Wolf, A Well-Conditioned Estimator for Large-Dimensional Covariance Matrices, JMVA 2004"
     )
+    equations = "textbook, as the first paper's static variant; the share of the identity is Ledoit and Wolf's estimate"
     baseline = "protonet"
     deviations = (
         "the covariance is that of the base session (the paper's static variant): few shots would not better it",
-        "shrinks towards a multiple of the identity, by Ledoit and Wolf's estimate; the paper by 1e-4 towards the "
-        "identity itself, whatever the scale of the features",
+        "shrinks towards a multiple of the identity by Ledoit and Wolf's estimate; the paper's code by the oracle "
+        "approximating shrinkage (OAS), then by 1e-4 towards the identity itself, whatever the scale of the features",
         "all classes have the same prior",
     )
     classwise = True
     variants = ({"shrinkage": 1e-4},)
 
     shrinkage: float | None = setting(
-        None, "share of the identity in the covariance; none: Ledoit and Wolf's estimate", origin="paper", low=0, high=1
+        None, "share of the identity in the covariance; none: Ledoit and Wolf's estimate", origin="own", low=0, high=1
     )
 
     base: Tensor = field(init=False, repr=False, compare=False)  # [B, d]

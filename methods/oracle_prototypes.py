@@ -11,9 +11,10 @@ from fscil_bench.method import Base, PrototypeMethod, Support
 
 @dataclass(kw_only=True)
 class OraclePrototypes(PrototypeMethod):
-    """An upper bound: class means of all training images, not of the few that a session brings."""
+    """Class means of all training images, not of the few that a session brings: what any prototypes may aim at."""
 
     paper = "a control of this benchmark: ProtoNet with the class means that few shots estimate"
+    equations = "this benchmark's"
     baseline = "protonet"
     privileges = ("all_data",)
     episodes = False

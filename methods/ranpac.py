@@ -11,7 +11,7 @@ from fscil_bench.gaussians import covariance_root, normal
 from fscil_bench.method import Base, Default, Method, Support, cosine, setting
 from fscil_bench.ridge import best_ridge, dual_scores, gram_matrix, solve
 
-RIDGES = [10.0**power for power in range(-8, 9)]  # what is tried, as in the paper's code
+RIDGES = [10.0**power for power in range(-8, 9)]  # what is tried, as in the first paper's code; the second's from 10 on
 ROWS = 4096  # of images projected, or of covariances factored, at a time
 JITTER = 1e-9  # of the mean variance, added to a covariance: a dimension that never varies has no Cholesky factor
 
@@ -28,6 +28,10 @@ class RanPAC(Method):
     paper = (
         "McDonnell et al., RanPAC: Random Projections and Pre-trained Models for Continual Learning, NeurIPS 2023; "
         "Goswami et al., Calibrating Higher-Order Statistics for Few-Shot Class-Incremental Learning, CVPRW 2024"
+    )
+    equations = (
+        "projection, Gram matrix and ridge from the first paper; Gaussians of new classes and their samples from the "
+        "second paper's code"
     )
     baseline = "protonet"
     deviations = (

@@ -18,6 +18,7 @@ class TEEN(PrototypeMethod):
     """
 
     paper = "Wang et al., Few-Shot Class-Incremental Learning via Training-Free Prototype Calibration, NeurIPS 2023"
+    equations = "the paper's eq. 4 to 6; unit lengths from the code (variant=code)"
     baseline = "protonet"
     compared_with = ("dc-lr",)  # the paper's few-shot table
     variants = ({"variant": "paper"},)

@@ -14,6 +14,7 @@ class TukeyLogisticRegression(LogisticRegression):
     """Take the square root of every feature, then logistic regression."""
 
     paper = "Yang et al., Free Lunch for Few-shot Learning: Distribution Calibration, ICLR 2021 (its ablation)"
+    equations = "as for lr; the transformation from the paper's code"
     baseline = "lr"
     deviations = (
         *LogisticRegression.deviations,

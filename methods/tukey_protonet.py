@@ -12,6 +12,7 @@ class TukeyProtoNet(PrototypeMethod):
     """Take the square root of every feature, then class means and cosine."""
 
     paper = "Yang et al., Free Lunch for Few-shot Learning: Distribution Calibration, ICLR 2021 (its transformation)"
+    equations = "this benchmark's; the transformation from the paper's code"
     baseline = "protonet"
     deviations = (
         "an ablation: the paper has no row of class means after the transformation alone",

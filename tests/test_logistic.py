@@ -165,3 +165,12 @@ def test_bad_input_is_named(change, message):
     features, labels = problems(1, 3, 12, 4)
     with pytest.raises(ValueError, match=message):
         fit(*change(features[0], labels))
+
+
+def test_a_search_cut_off_stands_where_it_looked_last(monkeypatch):
+    monkeypatch.setattr(logistic, "LINE_SEARCH", 3)
+    features, labels = problems(2, 3, 30, 4)
+    state = logistic._State.begin(logistic._Data.of(features, labels.expand(2, -1), 3, 1.0, None), None)
+    direction = -1e4 * state.gradient  # far too long for three trials
+    length = logistic._search(state, direction, logistic._dot(state.gradient, direction))
+    torch.testing.assert_close(state.logits, state.data.logits(state.theta + length[:, None, None] * direction))

@@ -1,12 +1,19 @@
 """Methods are found by entry point, whoever provides them."""
 
+import ast
+import inspect
+import json
 import linecache
+import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from fscil_bench import registry
 from fscil_bench.errors import FscilError, UsageError
+from fscil_bench.method import Method
+from fscil_bench.settings import as_text
 
 
 @pytest.fixture
@@ -83,10 +90,20 @@ def test_descriptions_come_from_the_source():
 
 
 @pytest.mark.parametrize("name", registry.method_names())
+def test_what_the_source_says_is_what_the_class_has(name):
+    """Inherited facts too, so that `ls methods` hides no privilege."""
+    found, kind = registry.describe(name).facts, registry.load_method(name)
+    for fact in ("privileges", "exemplars", "paper", "costly", "sampled", "baseline"):
+        assert found.get(fact, getattr(Method, fact)) == getattr(kind, fact)
+
+
+@pytest.mark.parametrize("name", registry.method_names())
 def test_every_method_says_what_it_is(name):
     found = registry.describe(name)
     assert found.summary.endswith(".")
-    assert found.facts["paper"]
+    for fact in ("paper", "equations"):
+        assert found.facts[fact]
+        assert not found.facts[fact].endswith(".")  # the page of methods ends the sentence
 
 
 def test_the_checksum_of_a_methods_code_follows_its_imports(tmp_path, monkeypatch):
@@ -109,6 +126,45 @@ def test_the_checksum_of_a_methods_code_follows_its_imports(tmp_path, monkeypatc
     (package / "helper.py").write_text("def half(x):\n    # in words\n    return x / 2\n")
     linecache.clearcache()
     assert code_sha256(Mine()) == before
+    mine = package / "mine.py"
+    mine.write_text(mine.read_text() + "    paper = 'A and B, C, 2026'\n    deviations = ('in words',)\n")
+    linecache.clearcache()
+    assert code_sha256(Mine()) == before
     (package / "helper.py").write_text("def half(x):\n    return x / 3\n")
     linecache.clearcache()
     assert code_sha256(Mine()) != before
+
+
+def test_nothing_in_runner_metrics_or_the_command_line_names_a_method():
+    """Examples in help texts aside."""
+    root = Path(registry.__file__).parent
+    for path in (root / "runner.py", root / "metrics.py", *(root / "cli").glob("*.py")):
+        texts = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        assert not texts & set(registry.method_names()), path
+
+
+def test_no_method_file_is_long():
+    for name in registry.method_names():
+        source = inspect.getsource(sys.modules[registry.load_method(name).__module__])
+        assert len(source.splitlines()) <= 150, name
+
+
+@pytest.mark.parametrize("name", ["teen", "dc-lr"])
+def test_one_method_is_listed_with_all_it_declares(cli, name):
+    page, data = cli("ls", "methods", name), json.loads(cli("ls", "methods", name, "--json").out)
+    assert page.out in cli("ls", "methods", "--markdown").out
+    ((found,),) = [data]
+    kind = registry.load_method(name)
+    assert (found["name"], found["exemplars"]) == (name, kind.exemplars)
+    assert found["deviations"] == list(kind.deviations)
+    assert found["closed_form"] == (name == "teen")
+    for setting in found["settings"]:
+        assert f"| `{setting['name']}` | {as_text(setting['default'])} | {setting['origin']} |" in page.out
+    if name == "teen":
+        weight = next(s for s in found["settings"] if s["name"] == "shift_weight")
+        assert weight["elsewhere"][0] == {"when": {"dataset": "cifar100"}, "default": 0.1, "origin": "code"}
+
+
+def test_a_listing_of_an_unknown_method_is_a_wrong_call(cli):
+    assert cli("ls", "methods", "tean").code == 2
+    assert cli("ls", "methods", "--json", "--markdown").code == 2

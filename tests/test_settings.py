@@ -30,7 +30,7 @@ def test_values_get_their_types():
     ("given", "message"),
     [
         ({"weight": "big"}, "weight=big is not a number"),
-        ({"weight": "inf"}, "weight=inf is not a number"),
+        ({"weight": "inf"}, "weight=inf is not a finite number"),
         ({"count": "1.5"}, "count=1.5 is not a whole number"),
         ({"flag": "yes"}, "flag=yes is not true or false"),
         ({"mode": "c"}, "mode=c is not one of a, b"),

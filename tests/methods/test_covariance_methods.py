@@ -193,6 +193,24 @@ def test_ranpac_on_shots_is_ridge_regression():
     np.testing.assert_allclose(scored(method, data.queries), expected, rtol=1e-5, atol=1e-7)
 
 
+def test_ranpacs_ridge_is_the_best_on_a_fifth_of_the_base_images():
+    data = replace(toy(), sessions=())
+    method = fitted("ranpac", data, width=25)
+    generator = torch.Generator().manual_seed(0)
+    project = torch.randn(DIM, 25, generator=generator, dtype=torch.float64).numpy()
+    order = torch.randperm(len(data.base.labels), generator=generator).numpy()
+    hidden = np.maximum(data.base.features.numpy() @ project, 0)
+    wanted = np.eye(BASE_CLASSES)[data.base.labels.numpy()]
+    held_out, kept = order[: len(order) // 5], order[len(order) // 5 :]
+    errors = {}
+    for power in range(-8, 9):
+        reference = Ridge(alpha=10.0**power, fit_intercept=False, solver="svd").fit(hidden[kept], wanted[kept])
+        errors[10.0**power] = np.square(reference.predict(hidden[held_out]) - wanted[held_out]).mean()
+    np.testing.assert_allclose(method.projection, project)
+    assert method.ridge == min(errors, key=errors.get)
+    assert len(set(errors.values())) > 1
+
+
 def test_ranpac_is_ridge_regression_on_the_samples_it_draws():
     data = toy()
     method = fitted("ranpac", data, width=25, samples=11)

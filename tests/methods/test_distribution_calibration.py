@@ -1,7 +1,6 @@
 """dc-lr and its ablations against slow implementations of the paper's steps and scikit-learn's classifier."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from fscil_bench.logistic import fit
 from fscil_bench.method import Support
 from fscil_bench.registry import configure
 from fscil_bench.testing import BASE_CLASSES, QUERIES, WAY, toy
@@ -34,12 +32,12 @@ def centred(scores):
 
 
 @pytest.mark.parametrize("name", ["lr", "tukey-lr", "dc-lr"])
-def test_scores_are_scikit_learns_on_what_the_method_keeps(name, monkeypatch):
-    monkeypatch.setattr("fscil_bench_methods.lr.fit", partial(fit, tol=1e-8))
+def test_scores_are_scikit_learns_on_what_stands_for_the_classes(name):
     data = toy()
     made = walked(method(name, samples=12), data)
-    kept = made.features @ made.axes.turn.mT
-    reference = LogisticRegression(C=1.0, tol=1e-8, max_iter=20_000).fit(kept.numpy(), made.labels.numpy())
+    features, labels = made.data()
+    kept = features @ made.axes.turn.mT
+    reference = LogisticRegression(C=1.0, tol=1e-8, max_iter=20_000).fit(kept.numpy(), labels.numpy())
     queries = data.queries if name == "lr" else data.queries.sqrt()
     expected = reference.decision_function(queries.numpy())
     got = made.scores(made.encode(data.queries)).numpy()
@@ -47,35 +45,40 @@ def test_scores_are_scikit_learns_on_what_the_method_keeps(name, monkeypatch):
     np.testing.assert_array_equal(got.argmax(axis=1), expected.argmax(axis=1))
 
 
-def test_lr_in_an_episode_is_scikit_learns_on_the_shots():
+@pytest.mark.parametrize(("name", "change"), [("lr", np.asarray), ("tukey-lr", np.sqrt)])
+def test_in_an_episode_it_is_scikit_learns_on_the_shots(name, change):
     data = toy()
     data = replace(data, base=replace(data.base, donors_only=True))
-    made = walked(method("tukey-lr", episode_tol=1e-6), data, sessions=1)
-    shots = data.sessions[0].features[0].sqrt().flatten(0, 1).numpy()
+    made = walked(method(name, episode_tol=1e-6), data, sessions=1)
+    shots = change(data.sessions[0].features[0].flatten(0, 1).numpy())
     labels = np.repeat(np.arange(WAY), len(shots) // WAY)
     reference = LogisticRegression(tol=1e-8, max_iter=10_000).fit(shots, labels)
-    expected = reference.decision_function(data.queries.sqrt().numpy())
+    expected = reference.decision_function(change(data.queries.numpy()))
     got = made.scores(made.encode(data.queries)).numpy()
     np.testing.assert_allclose(centred(got), centred(expected), atol=0.01)
 
 
 def test_every_class_weighs_about_the_same_in_sessions():
     made = walked(method("lr", samples=20), toy())
-    counts = np.bincount(made.labels.numpy())
+    features, labels = made.data()
+    counts = np.bincount(labels.numpy())
     assert len(counts) == BASE_CLASSES + 2 * WAY
     assert set(counts) == {20}
     shots = toy().sessions[1].features[0, -1]
-    kept = made.features[-20:].reshape(len(shots), -1, shots.shape[1]) @ made.axes.turn.mT
+    kept = features[-20:].reshape(len(shots), -1, shots.shape[1]) @ made.axes.turn.mT
     torch.testing.assert_close(kept, shots[:, None].expand_as(kept))
 
 
-def test_base_classes_are_samples_and_no_images():
+@pytest.mark.parametrize(("name", "change"), [("lr", np.asarray), ("tukey-lr", np.sqrt), ("dc-lr", np.sqrt)])
+def test_base_classes_are_samples_and_no_images(name, change):
     data = toy()
-    made = method("lr", samples=20_000)
-    made._learn = lambda new: setattr(made, "drawn", new)  # what would be fitted
+    made = method(name, samples=20_000)
+    made._fit = lambda: None
     made.fit_base(data.base)
-    of_class = data.base.features[data.base.labels == 2].numpy()
-    drawn = (made.drawn[2] @ made.axes.turn.mT).numpy()
+    of_class = change(data.base.features[data.base.labels == 2].numpy())
+    features, labels = made.data()
+    drawn = (features[labels == 2] @ made.axes.turn.mT).numpy()
+    assert np.bincount(labels).tolist() == [20_000] * BASE_CLASSES
     np.testing.assert_allclose(drawn.mean(axis=0), of_class.mean(axis=0), atol=0.01)
     np.testing.assert_allclose(np.cov(drawn.T), np.cov(of_class.T), atol=0.01)
 
@@ -97,12 +100,12 @@ def test_samples_have_the_calibrated_mean_and_covariance(variant, k, alpha, plac
     data = toy()
     data = replace(data, base=replace(data.base, donors_only=place != "sessions"))
     made = method("dc-lr", variant=variant, k=k, alpha=alpha, samples=100_000, episode_samples=100_000)
-    made._learn = lambda new: None
+    made._fit = lambda: None
     made.fit_base(data.base)
     assert (made.stock is not None) == (place == "episodes")
     shots = data.sessions[0].features[:1].sqrt()  # [1, way, shot, d]
     turn = made.axes.turn
-    drawn = (made.represent(shots.to(turn.dtype) @ turn) @ turn.mT).double()
+    drawn = (made.represent(made.remember(shots.to(turn.dtype) @ turn)) @ turn.mT).double()
     features = data.base.features if variant == "code" else data.base.features.sqrt()
     base = [features[data.base.labels == c].numpy() for c in range(BASE_CLASSES)]
     groups = drawn[0].unflatten(1, (shots.shape[-2], -1))  # of each image, itself first
@@ -118,8 +121,46 @@ def test_in_an_episode_the_papers_number_of_samples_is_drawn():
     data = replace(data, base=replace(data.base, donors_only=True))
     made = walked(method("dc-lr"), data, sessions=1)
     shot = data.sessions[0].features.shape[-2]
-    assert np.bincount(made.labels.numpy()).tolist() == [shot + shot * round(750 / shot)] * WAY
+    assert np.bincount(made.data()[1].numpy()).tolist() == [shot + shot * round(750 / shot)] * WAY
     assert made.scores(made.encode(data.queries)).shape == (QUERIES, WAY)
+
+
+def test_gaussians_are_kept_and_images_only_in_their_session():
+    data = toy()
+    made = walked(method("dc-lr", samples=12), data, sessions=1)
+    shots = data.sessions[0].features[0].sqrt() @ made.axes.turn
+    first = made.represent(made.kept[0]).unflatten(1, (4, -1))  # of each image, itself first
+    torch.testing.assert_close(first[:, :, 0], shots)
+    made.add_session(Support(data.sessions[1].features[0]))
+    assert [session.images is None for session in made.kept] == [True, False]
+    later = made.represent(made.kept[0]).unflatten(1, (4, -1))
+    torch.testing.assert_close(later, first[:, :, 1:])  # the same random numbers in every fit
+    other = made.represent(made.kept[1]).unflatten(1, (4, -1))[:, :, 1:]
+    noise = [samples - session.means[:, :, None] for samples, session in zip((later, other), made.kept, strict=True)]
+    assert not torch.allclose(*noise)  # others in other sessions
+    assert np.bincount(made.data()[1].numpy()).tolist() == [12] * (BASE_CLASSES + WAY) + [16] * WAY
+
+
+@pytest.mark.parametrize("name", ["lr", "tukey-lr", "dc-lr"])
+def test_sessions_are_fitted_when_scores_are_asked_for(name):
+    data = toy()
+    at_once, step_by_step = (method(name, samples=12) for _ in range(2))
+    at_once.fit_base(data.base)
+    step_by_step.fit_base(data.base)
+    rows = at_once.encode(data.queries)
+    for support in data.sessions:
+        at_once.add_session(Support(support.features[0]))
+        step_by_step.add_session(Support(support.features[0]))
+        step_by_step.scores(rows)
+    assert len(at_once.classifier.intercept) == BASE_CLASSES
+    torch.testing.assert_close(at_once.scores(rows), step_by_step.scores(rows), rtol=0, atol=1e-4)
+    assert len(at_once.classifier.intercept) == BASE_CLASSES + 2 * WAY
+
+
+def test_what_keeps_images_or_as_much_as_they_tell_says_so():
+    for name in ("lr", "tukey-lr", "dc-lr"):
+        kind = type(configure(name, "cub200").method)
+        assert (kind.privileges, kind.exemplars) == (("exemplars",), 5)
 
 
 def test_more_neighbours_than_base_classes_are_all_of_them():

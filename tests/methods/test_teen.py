@@ -13,7 +13,7 @@ from fscil_bench.errors import UsageError
 from fscil_bench.evaluate import Arena
 from fscil_bench.method import Support, unit
 from fscil_bench.registry import configure
-from fscil_bench.testing import toy
+from fscil_bench.testing import BASE_CLASSES, toy
 
 BASE = torch.tensor([[2.0, 0.0], [0.0, 4.0]], dtype=torch.float64)
 NEW = torch.tensor([[3.0, 3.0 * math.sqrt(3)]], dtype=torch.float64)  # 60 degrees from the first, 30 from the second
@@ -65,6 +65,53 @@ def test_simteen_by_hand():
     torch.testing.assert_close(mean, 0.5 * new + 0.25 * (base[:1] + base[1:]))
     total = method("simteen", shift_weight=0.5, k=2, reduce="sum").calibrate(NEW, BASE)
     torch.testing.assert_close(total, 0.5 * new + 0.5 * (base[:1] + base[1:]))
+
+
+def slow_scores(data, calibrate):
+    """Cosines to base means and to what `calibrate` makes of each shot mean, one pair at a time."""
+    labels = data.base.labels.numpy()
+    base = [data.base.features.numpy()[labels == c].mean(axis=0) for c in range(BASE_CLASSES)]
+    new = [calibrate(shots.numpy().mean(axis=0), base) for s in data.sessions for shots in s.features[0]]
+    return [[cosine(q, p) for p in (*base, *new)] for q in data.queries.numpy()]
+
+
+def cosine(a, b):
+    return a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+
+
+def slow_teen(new, base, weight, tau, variant):
+    similar = np.exp([tau * cosine(new, b) for b in base])
+    if variant == "code":
+        new, base = new / np.linalg.norm(new), [b / np.linalg.norm(b) for b in base]
+    mixture = sum(s * b for s, b in zip(similar / similar.sum(), base, strict=True))
+    if variant == "code":
+        mixture /= np.linalg.norm(mixture)
+    return (1 - weight) * new + weight * mixture
+
+
+def slow_simteen(new, base, weight, k, reduce):
+    nearest = sorted(base, key=lambda b: -cosine(new, b))[:k]
+    pull = sum(b / np.linalg.norm(b) for b in nearest)
+    return (1 - weight) * new / np.linalg.norm(new) + weight * (pull / k if reduce == "mean" else pull)
+
+
+@pytest.mark.parametrize(
+    ("name", "slow", "values"),
+    [
+        ("teen", slow_teen, {"shift_weight": 0.4, "tau": 8.0, "variant": "code"}),
+        ("teen", slow_teen, {"shift_weight": 0.4, "tau": 8.0, "variant": "paper"}),
+        ("simteen", slow_simteen, {"shift_weight": 0.6, "k": 3, "reduce": "mean"}),
+        ("simteen", slow_simteen, {"shift_weight": 0.6, "k": 2, "reduce": "sum"}),
+    ],
+)
+def test_scores_are_those_of_a_slow_implementation(name, slow, values):
+    data = toy()
+    made = method(name, **values)
+    made.fit_base(data.base)
+    for support in data.sessions:
+        made.add_session(Support(support.features[0]))
+    expected = slow_scores(data, lambda new, base: slow(new, base, *values.values()))
+    np.testing.assert_allclose(made.scores(data.queries), expected, rtol=1e-10)
 
 
 @given(new=vectors, base=vectors, weight=st.floats(0, 1))
@@ -123,7 +170,7 @@ def test_composition_calibrates_in_turn():
 
 @pytest.mark.parametrize("name", ["teen+teen", "teen+nothing", "protonet+teen+teen"])
 def test_what_cannot_be_composed_is_named(name):
-    with pytest.raises(UsageError, match=r"cannot be added|unknown method"):
+    with pytest.raises(UsageError, match=r"comes twice|unknown method"):
         configure(name, "cub200")
 
 
