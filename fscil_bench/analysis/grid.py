@@ -8,13 +8,14 @@ from fscil_bench.errors import UsageError
 from fscil_bench.settings import split_assignments
 
 LIMIT = 100_000  # points
+SYNTAX = "name=start:stop:step or name=value,value"
 
 
 def parse_grid(texts: Sequence[str]) -> dict[str, list[str]]:
     """The values of each axis, as `--set` takes them, in the order given."""
     if len({text.partition("=")[0].strip() for text in texts}) < len(texts):
         raise UsageError("--grid names one setting twice: give all its values at once")
-    axes = {name: _values(name, text) for name, text in split_assignments(texts, "--grid").items()}
+    axes = {name: _values(name, text) for name, text in split_assignments(texts, "--grid", SYNTAX).items()}
     count = 1
     for values in axes.values():
         count *= len(values)

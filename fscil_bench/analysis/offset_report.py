@@ -1,5 +1,6 @@
 """What the offset curves of several methods say: a table, the mean curves as CSV, a picture."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -74,10 +75,7 @@ class OffsetReport:
                 continue
             gap = self.reached[label]
             changes = (gap.area, gap.gain, gap.by_offset, gap.beyond)
-            share = f"{number(gap.share.mean)} ({interval(gap.share)})" if gap.share.mean == gap.share.mean else "–"
-            lines.append(
-                [*line, *(f"{number(s.mean, signed=True)} ({interval(s, signed=True)})" for s in changes), share]
-            )
+            lines.append([*line, *(_with_interval(s, signed=True) for s in changes), _with_interval(gap.share)])
         return lines
 
     def csv(self) -> str:
@@ -132,3 +130,10 @@ class OffsetReport:
 
     def _about(self, label: str) -> dict[str, str]:
         return {"dataset": self.dataset, "backbone": self.backbone, "method": label}
+
+
+def _with_interval(summary: Summary, *, signed: bool = False) -> str:
+    """`mean (low to high)`, or a dash for what is not defined."""
+    if math.isnan(summary.mean):
+        return "–"
+    return f"{number(summary.mean, signed=signed)} ({interval(summary, signed=signed)})"

@@ -7,7 +7,7 @@ apart.
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -84,10 +84,12 @@ class Nearness:
         return np.asarray(100 * np.mean(self.after > self.before, axis=1))
 
     def summaries(self) -> dict[str, Summary]:
-        """Means over classes, with intervals over draws; `gain` is paired."""
+        """Means over classes, with intervals over draws; `gain` is paired, that of a share ends at 0 and 100 %."""
         by_draw = {"before": self.before, "after": self.after, "gain": self.after - self.before}
         found = {key: summarise(values.mean(axis=1)) for key, values in by_draw.items()}
-        return {**found, "closer": summarise(self.closer)}
+        closer = summarise(self.closer)
+        low, high = np.clip([closer.low, closer.high], 0, 100).tolist()  # with few draws Student's t reaches beyond
+        return {**found, "closer": replace(closer, low=low, high=high)}
 
 
 def nearness(means: Means, calibrated: Tensor) -> dict[str, Nearness]:

@@ -17,7 +17,7 @@ from fscil_bench.analysis.plots import Band, Trace, traces
 from fscil_bench.analysis.sessions import Series
 from fscil_bench.files import plain
 from fscil_bench.leaderboard.statistics import Difference, difference, holm
-from fscil_bench.markdown import csv_text, number, spread
+from fscil_bench.markdown import counted, csv_text, number, spread
 from fscil_bench.metrics import SHORT, Summary, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.published import PublishedRow, published_row
@@ -174,8 +174,9 @@ class SessionsReport:
         """One panel a metric; the format is that of the path's suffix."""
         backbones = dict.fromkeys(one.row.backbone for one in self.series)
         where = f", {next(iter(backbones))}" if len(backbones) == 1 else ""
-        counts = sorted({len(one.row.draws) for one in self.series})
-        title = f"{self.protocol.title}{where}; mean of {' or '.join(map(str, counts))} draws, band: its 95 % interval"
+        *fewer, most = sorted({len(one.row.draws) for one in self.series})
+        draws = " or ".join([*map(str, fewer), counted(most, "draw")])
+        title = f"{self.protocol.title}{where}; mean of {draws}, band: its 95 % interval"
         if self.published:
             title += f"\ndashed: published, {OTHER} (×: number in doubt)"
         panels = {SHORT[metric]: self._traces(metric) for metric in METRICS}

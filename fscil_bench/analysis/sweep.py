@@ -2,30 +2,31 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from fscil_bench.analysis import prototypes
-from fscil_bench.analysis.prototypes import Means, only_calibrates
+from fscil_bench.analysis import prototypes, shared_scores
+from fscil_bench.analysis.prototypes import only_calibrates
+from fscil_bench.analysis.shared_scores import SharedScores, Values
 from fscil_bench.code import code_sha256, modules_sha256
 from fscil_bench.errors import FscilError
 from fscil_bench.evaluate import Arena
 from fscil_bench.files import plain, read_json, sha256_json, write_json
-from fscil_bench.method import Method, unit
-from fscil_bench.metrics import Summary, measure, summarise
+from fscil_bench.metrics import Summary, summarise
 from fscil_bench.progress import note
-from fscil_bench.protocols.draws import Draw, Split
+from fscil_bench.protocols.draws import Draw
 from fscil_bench.registry import Configured
-from fscil_bench.runner import ABSENT, CHUNK_BYTES, Predictions
+from fscil_bench.runner import CHUNK_BYTES
 
 SCHEMA = "fscil-bench/point/1"
-Values = npt.NDArray[np.float64]
+TOGETHER = 16  # points measured at once, at most: what an interruption loses
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Point:
 
     configured: Configured
     headline: dict[str, Values]
+    kept: bool = False  # from an earlier sweep
 
     def summaries(self) -> dict[str, Summary]:
         return {key: summarise(values) for key, values in self.headline.items()}
@@ -53,30 +55,21 @@ def sweep_points(
 
     `advance` is told of each point, once it is on disk.
     """
+    store = _Store.of(folder, arena, wanted[0], draws)
     shared = cache(lambda: SharedScores(arena.split, draws))  # made if a point needs it
-    code = {  # settings do not change it
-        "code_sha256": code_sha256(wanted[0].method),
-        "sweep_sha256": modules_sha256(sys.modules[__name__], prototypes),
-    }
-
-    def measured(configured: Configured) -> dict[str, Values]:
-        try:
-            if only_calibrates(configured.method):
-                return shared().headline(configured.method)
-            return arena.run(configured, draws).metrics.headline
-        except FscilError as error:
-            settings = " ".join(f"{key}={value}" for key, value in configured.changed.items())
-            raise type(error)(f"{configured.name} {settings}: {error}") from error
-
-    for configured in wanted:
-        inputs = _inputs(arena, configured, draws, code)
-        path = folder / f"{sha256_json(inputs['settings'])[:16]}.json"
-        headline = _stored(path, inputs)
-        if headline is None:
-            headline = measured(configured)
-            write_json(path, {**inputs, "headline": plain(headline)})
-        yield Point(configured, headline)
-        advance(1)
+    size = 8 * len(draws) * len(arena.protocol.new_classes) * arena.split.bank.features.shape[1]  # of the prototypes
+    step = min(TOGETHER, max(1, CHUNK_BYTES // size))
+    for first in range(0, len(wanted), step):
+        group = wanted[first : first + step]
+        found = [store.find(point) for point in group]
+        missing = [point for point, kept in zip(group, found, strict=True) if kept is None]
+        fresh = _measured(arena, missing, draws, shared)
+        for point, kept in zip(group, found, strict=True):
+            headline = next(fresh) if kept is None else kept
+            if kept is None:
+                store.add(point, headline)
+            yield Point(point, headline, kept is not None)
+            advance(1)
 
 
 def best_point(points: Sequence[Point], metric: str) -> Point:
@@ -84,68 +77,85 @@ def best_point(points: Sequence[Point], metric: str) -> Point:
     return max(points, key=lambda point: point.mean(metric))
 
 
-class SharedScores:
-    """What all settings of a method that only calibrates share: features, class means, scores of base classes."""
-
-    def __init__(self, split: Split, draws: Sequence[Draw]) -> None:
-        self.means = Means(split, draws)
-        self.split = split
-        self.queries = unit(split.bank.features[torch.from_numpy(split.test_rows)].double()).T.contiguous()  # [d, Q]
-        self.targets = torch.from_numpy(split.targets[split.test_rows])
-        self.best, winner = (unit(self.means.base) @ self.queries).max(dim=0)
-        self.winner = winner.to(torch.int16)
-
-    def headline(self, method: Method) -> dict[str, Values]:
-        protocol = self.split.protocol
-        return measure(self.predictions(method), self.targets.numpy(), protocol.seen, protocol.base).headline
-
-    def predictions(self, method: Method) -> Predictions:
-        """What `runner.walk` would note down, [draws, sessions, test images]: new classes challenge the best so far."""
-        protocol = self.split.protocol
-        new = unit(self.means.calibrated(method))  # [D, new, d]
-        if new.isnan().any():
-            raise FscilError(f"{type(method).__name__}.calibrate gave NaN: check its settings and the bank")
-        predictions = np.empty((len(new), protocol.sessions + 1, len(self.targets)), dtype=np.int16)
-        predictions[:, 0] = torch.where(self.targets < protocol.base, self.winner, ABSENT).numpy()
-        step = max(1, CHUNK_BYTES // (8 * new.shape[1] * len(self.targets)))
-        for first in range(0, len(new), step):
-            part = slice(first, first + step)
-            scores = (new[part].flatten(0, 1) @ self.queries).unflatten(0, (-1, new.shape[1]))
-            best = self.best.expand(len(scores), -1).clone()
-            winner = self.winner.expand(len(scores), -1).clone()
-            for number in protocol.new_classes:
-                challenge = scores[:, number - protocol.base]  # [D, Q]
-                winner.masked_fill_(challenge > best, number)  # of equals the lowest class number wins
-                torch.maximum(best, challenge, out=best)
-                if number + 1 in protocol.seen:
-                    session = protocol.seen.index(number + 1)
-                    seen = torch.where(self.targets <= number, winner, ABSENT)
-                    predictions[part, session] = seen.numpy()
-        return predictions
+def _measured(
+    arena: Arena, points: Sequence[Configured], draws: Sequence[Draw], shared: Callable[[], SharedScores]
+) -> Iterator[dict[str, Values]]:
+    """Headline numbers of points of one method, in turn; one that fails is named, after those before it."""
+    if points and only_calibrates(points[0].method):
+        yield from _calibrated_together(points, shared())
+        return
+    for point in points:
+        with _named(point):
+            headline = arena.run(point, draws).metrics.headline
+        yield headline
 
 
-def _inputs(arena: Arena, configured: Configured, draws: Sequence[Draw], code: dict[str, str]) -> dict[str, Any]:
-    """What a point's numbers follow from."""
-    return {
-        "schema": SCHEMA,
-        "method": configured.name,
-        "settings": plain(configured.settings),
-        **code,
-        "bank_sha256": arena.split.bank.sha256,
-        "protocol": {"name": arena.protocol.name, "sha256": arena.protocol.sha256},
-        "draws": [draw.name for draw in draws],
-    }
+def _calibrated_together(points: Sequence[Configured], shared: SharedScores) -> Iterator[dict[str, Values]]:
+    calibrated: list[Tensor] = []
+    failure = None
+    for point in points:
+        try:
+            with _named(point):
+                calibrated.append(shared.calibrated(point.method))
+        except FscilError as error:
+            failure = error
+            break
+    if calibrated:
+        yield from shared.headlines(torch.stack(calibrated))
+    if failure:
+        raise failure
 
 
-def _stored(path: Path, inputs: dict[str, Any]) -> dict[str, Values] | None:
-    """The headline numbers on disk, if they follow from the same inputs."""
-    if not path.exists():
-        return None
+@contextmanager
+def _named(point: Configured) -> Iterator[None]:
+    """An error says at which settings."""
     try:
-        found = read_json(path, "sweep point")
-        if {key: found[key] for key in inputs} != inputs:
+        yield
+    except FscilError as error:
+        settings = " ".join(f"{key}={value}" for key, value in point.changed.items())
+        raise type(error)(f"{point.name} {settings}: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Store:
+    """Points on disk, one file each."""
+
+    folder: Path
+    facts: dict[str, Any]  # what all their numbers follow from, beside settings and draws
+    draws: tuple[str, ...]
+
+    @classmethod
+    def of(cls, folder: Path, arena: Arena, method: Configured, draws: Sequence[Draw]) -> "_Store":
+        facts = {
+            "schema": SCHEMA,
+            "method": method.name,
+            "code_sha256": code_sha256(method.method),  # settings do not change it
+            "sweep_sha256": modules_sha256(sys.modules[__name__], prototypes, shared_scores),
+            "bank_sha256": arena.split.bank.sha256,
+            "protocol": {"name": arena.protocol.name, "sha256": arena.protocol.sha256},
+        }
+        return cls(folder, facts, tuple(draw.name for draw in draws))
+
+    def find(self, point: Configured) -> dict[str, Values] | None:
+        """The headline numbers on disk, if they follow from the same inputs and are of these draws, or of more."""
+        path = self._path(point)
+        if not path.exists():
             return None
-        return {key: np.array([np.nan if v is None else v for v in row]) for key, row in found["headline"].items()}
-    except (FscilError, KeyError, TypeError, AttributeError) as error:
-        note(f"Measured anew: {path.name} is no whole sweep point ({error})")
-        return None
+        wanted = {**self.facts, "settings": plain(point.settings)}
+        try:
+            found = read_json(path, "sweep point")
+            if {key: found[key] for key in wanted} != wanted or not {*self.draws} <= {*found["draws"]}:
+                return None
+            places = [found["draws"].index(name) for name in self.draws]
+            rows = {key: np.array([np.nan if v is None else v for v in row]) for key, row in found["headline"].items()}
+            return {key: row[places] for key, row in rows.items()}
+        except (FscilError, KeyError, TypeError, AttributeError, IndexError) as error:
+            note(f"Measured anew: {path.name} is no whole sweep point ({error})")
+            return None
+
+    def add(self, point: Configured, headline: dict[str, Values]) -> None:
+        content = {**self.facts, "settings": plain(point.settings), "draws": self.draws, "headline": plain(headline)}
+        write_json(self._path(point), content)
+
+    def _path(self, point: Configured) -> Path:
+        return self.folder / f"{sha256_json(plain(point.settings))[:16]}.json"

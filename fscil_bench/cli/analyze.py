@@ -11,7 +11,7 @@ from fscil_bench.analysis import require_sessions
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import FEW, MANY, load_protocol
-from fscil_bench.registry import configure, require_method
+from fscil_bench.registry import configure, loadable, require_method
 
 if TYPE_CHECKING:
     from fscil_bench.evaluate import Arena
@@ -61,8 +61,9 @@ def offset(
     """How much of a gain on new classes is a better classifier, and how much a bias towards new classes?
 
     One offset, added to all new-class scores after the last session, trades base for new accuracy. For every METHOD
-    (default: all that are not costly) this traces the whole curve, its area and the method's own place on it, and asks
-    how much of the method's NAcc over the baseline the baseline reaches with a plain offset at the same BAcc.
+    (default: all that are not costly; a note names the others, which are included by naming every METHOD) this traces
+    the whole curve, its area and the method's own place on it, and asks how much of the method's NAcc over the baseline
+    the baseline reaches with a plain offset at the same BAcc.
 
     \b
     Examples:
@@ -75,13 +76,17 @@ def offset(
     from fscil_bench.analysis.offset_report import COLUMNS, OffsetReport
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
-    from fscil_bench.files import write_bytes
+    from fscil_bench.files import require_writable, write_bytes
     from fscil_bench.leaderboard.measuring import cheap, declared_baseline
 
     names = list(methods or cheap())
     base = baseline or declared_baseline(names, dataset)
     if base is None:
-        raise UsageError(f"{', '.join(names)} build on no other method: name one with --baseline")
+        verb = "builds" if len(names) == 1 else "build"
+        raise UsageError(f"{', '.join(names)} {verb} on no other method: name one with --baseline")
+    require_writable(out, "--out")
+    if not methods and (costly := [name for name in loadable() if name not in names]):
+        note(f"Left out, as costly: {', '.join(costly)}. To include any, name every METHOD that you want.")
     arena = Arena(dataset, backbone)
     traced = {}
     for label, configured in _labelled(arena, [base, *names], {base, *methods}).items():
@@ -104,9 +109,11 @@ def offset(
         "BAcc, NAcc, area: mean over draws ± half of its 95 % interval (sd). Area: percent of the unit square under "
         "the curve of NAcc against BAcc as the offset varies. An offset is in the unit of a method's own scores; the "
         "curve depends on no unit.\n"
-        f"Δ NAcc by offset: what {base} gains with the offset that keeps as much BAcc as the method has. Share: that "
-        "of the method's Δ NAcc; given where Δ NAcc is clearly above 0. The offset is fitted on test images, so it is "
-        "what an offset could reach, not a method.\n"
+        f"Δ NAcc by offset: what {base} gains with the offset that keeps as much BAcc as the method has. It and what "
+        f"is beyond it have a dash where the method has, in some draw, more BAcc than {base} reaches with any offset. "
+        "Share: Δ NAcc by offset in percent of the method's Δ NAcc, given where that is clearly above 0; above 100 % "
+        "the offset reaches more than the method does. The offset is fitted on test images, so it is what an offset "
+        "could reach, not a method.\n"
         "Intervals are over draws and conditional on this one backbone."
     )
     click.echo(f"Files: {table}, {curve}, {picture}")
@@ -134,13 +141,14 @@ def prototypes(
     from fscil_bench.analysis.prototypes_report import PrototypesReport
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
-    from fscil_bench.files import write_bytes
-    from fscil_bench.registry import loadable
+    from fscil_bench.files import require_writable, write_bytes
+    from fscil_bench.markdown import counted
 
     names = list(methods) or [name for name in loadable() if only_calibrates(configure(name, dataset).method)]
     for name in names:
         if not only_calibrates(configure(name, dataset).method):
             raise UsageError(f"method {name} does not just calibrate class means: it has no prototypes to compare")
+    require_writable(out, "--out")
     arena = Arena(dataset, backbone)
     means = Means(arena.split, arena.draws(f"random:{seed}" for seed in range(draws or MANY)))
     found = {}
@@ -156,11 +164,11 @@ def prototypes(
     title = (
         f"cosine of new prototypes to the mean of all training images of their class, {dataset}, {arena.backbone.id}"
     )
-    show_table(f"{title}: mean over classes and {draws or MANY} draws", report.columns(), report.rows())
+    show_table(f"{title}: mean over classes and {counted(draws or MANY, 'draw')}", report.columns(), report.rows())
     click.echo(
         "Centred: the mean of the base prototypes is taken away first, all at unit length; plain cosines of features "
-        "after a ReLU are high whatever the class. Closer: share of classes. The oracle's images include the shots. "
-        "Intervals are over draws and conditional on this one backbone."
+        "after a ReLU are high whatever the class. Closer: share of classes, its interval cut off at 0 and 100 %. The "
+        "oracle's images include the shots. Intervals are over draws and conditional on this one backbone."
     )
     click.echo(f"By class: {table}")
 

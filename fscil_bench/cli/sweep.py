@@ -1,7 +1,9 @@
 """`fscil-bench sweep`: a method over a grid of settings."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,9 @@ from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
 from fscil_bench.registry import Configured, configure, load_method, require_method
 from fscil_bench.settings import as_text, split_assignments
+
+if TYPE_CHECKING:
+    from fscil_bench.analysis.sweep import Point
 
 
 @click.command()
@@ -78,12 +83,13 @@ def sweep(
     folder = out / protocol.name / arena.backbone.id / method
     chosen = arena.draws(f"random:{seed}" for seed in range(draws))
     with exclusive(folder / "sweep.lock", f"sweeping {method}"):
-        wanted = [*points, *given.values()]
+        wanted = {_key(c): c for c in (*points, *given.values())}
         with counter(f"{method}, points", len(wanted)) as advance:
-            measured = list(sweep_points(arena, wanted, chosen, folder / "points", advance))
+            found = sweep_points(arena, [*wanted.values()], chosen, folder / "points", advance)
+            measured = _collected(found, len(wanted))
         values = {axis: list(dict.fromkeys(p.settings[axis] for p in points)) for axis in axes}
-        own = dict(zip(given, measured[len(points) :], strict=True))
-        report = Report(method, protocol, arena.backbone.id, values, measured[: len(points)], own)
+        own = {name: measured[_key(c)] for name, c in given.items()}
+        report = Report(method, protocol, arena.backbone.id, values, [measured[_key(c)] for c in points], own)
         stem = "-".join(axes) + (f"-{sha256_json(fixed)[:8]}" if fixed else "")
         table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
         write_bytes(table, report.csv().encode())
@@ -100,6 +106,25 @@ def sweep(
     click.echo(f"All points: {table}" + (f"; picture: {picture}" if drawn else ""))
     if not drawn:
         note("Note: no picture is drawn of more than two settings.")
+
+
+def _collected(found: "Iterator[Point]", total: int) -> "dict[tuple[str, ...], Point]":
+    """All points; says how many are on disk, from an earlier sweep or if this one is cut off."""
+    measured: dict[tuple[str, ...], Point] = {}
+    try:
+        for point in found:
+            measured[_key(point.configured)] = point
+    except KeyboardInterrupt:
+        note(f"{len(measured)} of {total} points are on disk: the same command goes on from there.")
+        raise
+    if kept := sum(point.kept for point in measured.values()):
+        note(f"{kept} of {total} points were on disk already.")
+    return measured
+
+
+def _key(configured: Configured) -> tuple[str, ...]:
+    """What tells points apart."""
+    return tuple(f"{name}={value}" for name, value in sorted(configured.settings.items()))
 
 
 def _given(method: str, dataset: str, fixed: dict[str, str]) -> dict[str, Configured]:

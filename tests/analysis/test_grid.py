@@ -52,7 +52,7 @@ def test_every_combination_comes_once_the_last_axis_fastest():
         (["a=x:1:1"], "expected start:stop:step"),
         (["a=1,,2"], "a value is missing"),
         (["a="], "a value is missing"),
-        (["a"], "expected name=value"),
+        (["a"], "expected name=start:stop:step or name=value,value"),
         (["a=1", "a=2"], "names one setting twice"),
         (["a=0:1:1e-9"], "take a larger step"),
         (["a=0:999:1", "b=0:999:1"], "1000000 points"),

@@ -71,6 +71,15 @@ def test_summaries_by_hand():
     assert (got["gain"].n, got["closer"].mean) == (2, 75.0)
 
 
+def test_the_interval_of_a_share_ends_at_0_and_100():
+    none, one, all_ = [0.4] * 4, [0.6, 0.4, 0.4, 0.4], [0.6] * 4
+    before = np.full((2, 4), 0.5)
+    few, most = (Nearness(before, np.array(after)).summaries()["closer"] for after in ([none, one], [one, all_]))
+    assert (few.mean, few.low) == (12.5, 0)
+    assert (most.mean, most.high) == (62.5, 100)
+    assert np.isnan(Nearness(before[:1], np.array([one])).summaries()["closer"].high)  # one draw: no interval
+
+
 @dataclass(kw_only=True)
 class Own(PrototypeMethod):
     """Makes prototypes its own way."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from fscil_bench.analysis import sweep
+from fscil_bench.analysis import shared_scores, sweep
 from fscil_bench.analysis.prototypes import only_calibrates
 from fscil_bench.analysis.sweep import SharedScores, best_point, sweep_points
 from fscil_bench.errors import FscilError
@@ -39,16 +39,17 @@ def settings_of(name):
 
 @pytest.mark.parametrize("name", ["protonet", "teen", "simteen", "simteen+teen"])
 def test_shared_scores_give_the_runners_predictions(arena, draws, name, monkeypatch):
-    for given in settings_of(name):
-        configured = configure(name, "cifar100", given)
-        expected = arena.run(configured, draws)
-        shared = SharedScores(arena.split, draws)
-        np.testing.assert_array_equal(shared.predictions(configured.method), expected.walk.predictions)
-        with monkeypatch.context() as patch:
-            patch.setattr(sweep, "CHUNK_BYTES", 1)
-            np.testing.assert_array_equal(shared.predictions(configured.method), expected.walk.predictions)
-        for metric, values in shared.headline(configured.method).items():
-            np.testing.assert_array_equal(values, expected.metrics.headline[metric])
+    points = [configure(name, "cifar100", given) for given in settings_of(name)]
+    expected = [arena.run(point, draws) for point in points]
+    shared = SharedScores(arena.split, draws)
+    calibrated = torch.stack([shared.calibrated(point.method) for point in points])
+    walked = np.stack([result.walk.predictions for result in expected])
+    np.testing.assert_array_equal(shared.predictions(calibrated), walked)
+    for result, headline in zip(expected, shared.headlines(calibrated), strict=True):
+        for metric, values in headline.items():
+            np.testing.assert_array_equal(values, result.metrics.headline[metric])
+    monkeypatch.setattr(shared_scores, "CHUNK_BYTES", 1)
+    np.testing.assert_array_equal(shared.predictions(calibrated), walked)
 
 
 @dataclass(kw_only=True)
@@ -92,18 +93,19 @@ def test_nan_is_named_with_its_settings(arena, draws, tmp_path):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """The methods that were measured, not read from disk; `stop_after` of them, the sweep is interrupted."""
+    """The methods that were measured, not read from disk, two at a time; after so many the sweep is interrupted."""
     seen = []
-    real = SharedScores.headline
+    real = SharedScores.calibrated
 
-    def headline(self, method):
+    def calibrated(self, method):
         if len(seen) == measured_limit[0]:
             raise KeyboardInterrupt
         seen.append(method)
         return real(self, method)
 
     measured_limit = [None]
-    monkeypatch.setattr(SharedScores, "headline", headline)
+    monkeypatch.setattr(SharedScores, "calibrated", calibrated)
+    monkeypatch.setattr(sweep, "TOGETHER", 2)
     return seen, measured_limit
 
 
@@ -113,11 +115,12 @@ def test_an_interrupted_sweep_goes_on(arena, draws, tmp_path, measured):
     limit[0] = 3
     with pytest.raises(KeyboardInterrupt):
         list(sweep_points(arena, points, draws, tmp_path))
-    assert len(list(tmp_path.glob("*.json"))) == len(seen) == 3
+    assert len(list(tmp_path.glob("*.json"))) == 2  # the third was of the pair that was cut off
     limit[0] = None
     told = []
     got = list(sweep_points(arena, points, draws, tmp_path, told.append))
-    assert len(seen) == 5
+    assert [method.tau for method in seen] == [1, 2, 4, 4, 8, 32]
+    assert [point.kept for point in got] == [True, True, False, False, False]
     assert told == [1] * 5
     fresh = list(sweep_points(arena, points, draws, tmp_path / "fresh"))
     for one, other in zip(got, fresh, strict=True):
@@ -132,7 +135,7 @@ def test_points_of_other_inputs_are_measured_anew(arena, draws, tmp_path, measur
     points = [configure("teen", "cifar100", {"tau": "4"})]
     list(sweep_points(arena, points, draws, tmp_path))
     if change == "draws":
-        draws = draws[:3]
+        draws = arena.draws(f"random:{seed}" for seed in range(5))
     if change == "code":
         monkeypatch.setattr(sweep, "code_sha256", lambda *_: "other")
     (path,) = tmp_path.glob("*.json")
@@ -149,3 +152,29 @@ def test_points_of_other_inputs_are_measured_anew(arena, draws, tmp_path, measur
     (again,) = sweep_points(arena, points, draws, tmp_path)
     assert len(seen) == 2
     np.testing.assert_array_equal(again.headline["hmean"], got.headline["hmean"])
+
+
+def test_points_of_more_draws_serve_fewer(arena, draws, tmp_path, measured):
+    seen, _ = measured
+    points = [configure("teen", "cifar100", {"tau": str(tau)}) for tau in (4, 8)]
+    whole = list(sweep_points(arena, points, draws, tmp_path))
+    some = list(sweep_points(arena, points, draws[1:3], tmp_path))
+    assert len(seen) == 2
+    for one, other in zip(whole, some, strict=True):
+        np.testing.assert_array_equal(one.headline["hmean"][1:3], other.headline["hmean"])
+    assert all(point.kept for point in sweep_points(arena, points, draws, tmp_path))  # nothing was lost
+
+
+def test_prototypes_that_would_fill_the_memory_come_in_smaller_groups(arena, draws, tmp_path, measured, monkeypatch):
+    points = [configure("teen", "cifar100", {"tau": str(tau)}) for tau in (1, 2, 4)]
+    together = list(sweep_points(arena, points, draws, tmp_path / "together"))
+    monkeypatch.setattr(sweep, "CHUNK_BYTES", 1)
+    _, limit = measured
+    limit[0] = 5
+    with pytest.raises(KeyboardInterrupt):
+        list(sweep_points(arena, points, draws, tmp_path / "alone"))
+    assert len(list((tmp_path / "alone").glob("*.json"))) == 2
+    limit[0] = None
+    alone = list(sweep_points(arena, points, draws, tmp_path / "alone"))
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one.headline["hmean"], other.headline["hmean"])

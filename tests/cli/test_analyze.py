@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from fscil_bench.protocols import load_protocol
@@ -67,7 +68,38 @@ def test_offset_takes_any_baseline(analyze):
 def test_offset_needs_a_baseline(analyze):
     done = analyze("offset", "protonet")
     assert done.code == 2
-    assert "--baseline" in done.error_line
+    assert "protonet builds on no other method: name one with --baseline" in done.error_line
+
+
+def test_offset_names_the_costly_methods_that_it_leaves_out(analyze):
+    done = analyze("offset", "--json")
+    assert done.code == 0, done.err
+    notes = [line for line in done.err.splitlines() if line.startswith("Left out, as costly: ")]
+    assert len(notes) == 1
+    left_out = notes[0].partition(": ")[2].partition(".")[0].split(", ")
+    assert "lr" in left_out
+    shown = {label.split()[0] for label in json.loads(done.out)["methods"]}
+    assert not shown & {*left_out}
+    assert "as costly" not in analyze("offset", "teen").err
+
+
+def test_what_no_offset_reaches_is_a_dash_and_explained(analyze, monkeypatch):
+    monkeypatch.setattr(
+        "fscil_bench.analysis.offset.Curves.new_acc_at", lambda self, base_acc: np.full_like(base_acc, np.nan)
+    )
+    done = analyze("offset", "simteen")
+    cells = next(line for line in done.out.splitlines() if line.startswith("| simteen |")).split(" | ")
+    assert cells[-3:] == ["–", "–", "– |"]
+    assert "have a dash where the method has, in some draw, more BAcc than protonet reaches with any offset" in done.out
+
+
+@pytest.mark.parametrize("what", ["offset", "prototypes"])
+def test_an_unwritable_output_exits_with_2_before_the_work(analyze, tmp_path, monkeypatch, what):
+    monkeypatch.setattr("fscil_bench.evaluate.Arena", None)
+    (tmp_path / "file").write_text("")
+    done = analyze(what, "teen", "--out", tmp_path / "file" / "analysis")
+    assert done.code == 2
+    assert "Choose another place with --out" in done.error_line
 
 
 def test_prototypes_tell_how_near_they_are(analyze, tmp_path):

@@ -67,8 +67,21 @@ def test_the_best_point_is_the_best(sweep):
 
 def test_a_second_sweep_reads_the_first(sweep, monkeypatch):
     first = sweep(*GRID)
-    monkeypatch.setattr("fscil_bench.analysis.sweep.SharedScores.headline", None)
-    assert sweep(*GRID).out == first.out
+    assert "on disk" not in first.err
+    monkeypatch.setattr("fscil_bench.analysis.sweep.SharedScores.calibrated", None)
+    second = sweep(*GRID)
+    assert second.out == first.out
+    assert "8 of 8 points were on disk already" in second.err
+
+
+def test_an_interrupted_sweep_says_how_far_it_came(sweep, monkeypatch):
+    def interrupted(self, calibrated):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fscil_bench.analysis.sweep.SharedScores.headlines", interrupted)
+    done = sweep(*GRID)
+    assert done.code == 130
+    assert "0 of 8 points are on disk: the same command goes on" in done.err
 
 
 def test_one_setting_gives_a_line_plot_and_three_give_none(sweep, tmp_path):
