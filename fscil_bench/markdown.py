@@ -18,6 +18,11 @@ def number(value: float | None, *, signed: bool = False) -> str:
     return f"{value:+.2f}" if signed else f"{value:.2f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 draw`, `2 draws`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
 def interval(summary: Summary, *, signed: bool = False) -> str:
     """`low to high`, or a dash where one draw gives none."""
     if summary.n < 2:

@@ -49,7 +49,7 @@ def compare(
     protocol = load_protocol(dataset)
 
     from fscil_bench.backbones.store import default_backbone, find_backbone
-    from fscil_bench.leaderboard.comparison import Comparison, missing_tasks, rows_for
+    from fscil_bench.leaderboard.comparison import Comparison, definitions, missing_tasks, rows_for
     from fscil_bench.leaderboard.episode_comparison import EpisodeComparison
     from fscil_bench.leaderboard.measuring import cheap, declared_baseline, tasks_for
 
@@ -76,7 +76,8 @@ def compare(
     comparison = Comparison.of(loaded.rows, base if loaded.rows else None, sort)
     few_shot = EpisodeComparison.of(loaded.episodes, base)
     if as_json:
-        click.echo(json.dumps({**comparison.as_data(), "episodes": few_shot.as_data()}))
+        of = {"dataset": dataset, "backbone": found.id, "definitions": definitions()}
+        click.echo(json.dumps({**of, **comparison.as_data(), "episodes": few_shot.as_data()}))
     else:
         from fscil_bench.cli.show_comparison import show_comparison
 

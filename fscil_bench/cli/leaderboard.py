@@ -41,7 +41,7 @@ def leaderboard() -> None:
 )
 @click.option("--missing", is_flag=True, help="Only rows that have no full record yet: goes on where an update ended.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes. [default: one a core]")
-@click.option("--tables-only", is_flag=True, help="Write the tables from the records that are there; measure nothing.")
+@click.option("--tables-only", is_flag=True, help="Measure nothing: only bring declared facts and tables up to date.")
 def update(
     methods: tuple[str, ...],
     names: tuple[str, ...],
@@ -55,12 +55,16 @@ def update(
 
     A row is a method with its defaults, with settings that it declares to deserve a row, or with settings that are on
     record already; each for the sessions, and for few-shot episodes. Methods that fail become rows that say so.
+
+    What methods declare of themselves (privileges, deviations, origins of settings) is brought up to date in all
+    records; that changes no number.
     """
     for name in methods:
         require_method(name)
 
     from fscil_bench.backbones.store import find_backbone, list_backbones
     from fscil_bench.files import exclusive, require_writable
+    from fscil_bench.leaderboard.declared import declare_anew
     from fscil_bench.leaderboard.measuring import measure_rows, recorded_tasks, tasks_for, unmeasured
     from fscil_bench.leaderboard.rows import load_rows
     from fscil_bench.leaderboard.tables import write_tables
@@ -85,10 +89,13 @@ def update(
                     advance(1)
 
                 measure_rows(tasks, root / "records", done, workers)
+        declared = declare_anew(root / "records")
         loaded = load_rows([(root / "records", False)], outside)
         write_tables(root, loaded.rows, loaded.episodes)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())) or "nothing measured"
     click.echo(f"{counts}; {len(loaded.rows) + len(loaded.episodes)} rows in the tables of {root}")
+    if declared:
+        click.echo(f"declared facts brought up to date in {len(declared)} records")
     for problem in loaded.problems:
         click.echo(f"left out: {problem}")
     if loaded.problems or outcomes["failed"]:

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 
-import click
-
-from fscil_bench.cli.render import show_table
+from fscil_bench.backbones.pretraining import pretraining_note
+from fscil_bench.cli.render import show_notes, show_table
 from fscil_bench.episode_results import EpisodeResult
 from fscil_bench.leaderboard.episode_comparison import DEFINITION, NAMES, EpisodeComparison, shown_accuracy
 from fscil_bench.leaderboard.episode_tables import other_conditions
+from fscil_bench.leaderboard.statistics import TESTS
 from fscil_bench.markdown import interval, number
 from fscil_bench.metrics import Summary
-from fscil_bench.protocols import Protocol
 from fscil_bench.published import published_episodes
 
 
@@ -28,20 +27,21 @@ def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapp
             row += [number(gap.mean, signed=True), interval(gap, signed=True)]
         rows.append([*row, *([number(published.get(plan.name(shots)))] if published else [])])
     show_table(f"{configured.name}{changed} on {protocol.name}, {plan.count} episodes, seed {plan.seed}", columns, rows)
-    click.echo(
-        f"Accuracy: the mean over episodes of {plan.ways} new classes with as many labelled images each as shots, and "
-        f"{plan.queries} queries a class, answered among the episode's classes; base classes are donors only"
-    )
-    click.echo("Intervals: 95 %, Student-t, of the mean over episodes; all on this one backbone.")
-    if published:
-        click.echo(f"Published numbers are of {other_conditions(protocol)}.")
-    overlap = result.backbone.card["pretraining_overlap"]["kind"]
-    click.echo(f"Backbone: {result.backbone.id}; overlap of its pretraining with new classes: {overlap}")
     settings = ", ".join(f"{key}={value} ({configured.origins[key]})" for key, value in configured.settings.items())
-    click.echo(f"Settings: {settings or 'none'}")
+    show_notes(
+        [
+            f"Accuracy: the mean over episodes of {plan.ways} new classes with as many labelled images each as shots, "
+            f"and {plan.queries} queries a class, answered among the episode's classes; base classes are donors only",
+            "Intervals: 95 %, Student-t, of the mean over episodes; all on this one backbone",
+            *([f"Published numbers are of {other_conditions(protocol)}"] if published else ()),
+            f"Backbone: {result.backbone.id}",
+            *filter(None, [pretraining_note(result.backbone.card)]),
+            f"Settings: {settings or 'none'}",
+        ]
+    )
 
 
-def show_episode_comparison(comparison: EpisodeComparison, protocol: Protocol, backbone: str) -> None:
+def show_episode_comparison(comparison: EpisodeComparison, place: str) -> None:
     """Rows that have played episodes, and their paired differences."""
     rows = [
         [row.shown, *(shown_accuracy(row, shots) for shots in NAMES), str(row.plan["count"])]
@@ -50,12 +50,11 @@ def show_episode_comparison(comparison: EpisodeComparison, protocol: Protocol, b
     ]
     if not rows:
         return
-    title = f"{protocol.name} on {backbone}, few-shot episodes: mean ± half of its 95 % interval"
+    title = f"{place}, few-shot episodes: mean ± half of its 95 % interval"
     show_table(title, ["method", *NAMES.values(), "episodes"], rows)
     if comparison.pairs:
         columns = ["method", "minus", "pairs", *(t for name in NAMES.values() for t in (f"Δ {name} (95 %)", "p"))]
         show_table("paired differences in episodes", columns, [pair.cells() for pair in comparison.pairs], left=2)
-    for row in comparison.rows:
-        if row.failed:
-            click.echo(f"{row.shown} failed in episodes: {row.failed}")
-    click.echo(DEFINITION)
+        show_notes(["Differences are paired over the episodes that both rows have played", TESTS])
+    failed = [row for row in comparison.rows if row.failed]
+    show_notes([*(f"{row.shown} failed in episodes: {row.failed}" for row in failed), DEFINITION])

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 
-import click
 import numpy as np
 
-from fscil_bench.cli.render import show_table
+from fscil_bench.backbones.pretraining import pretraining_note
+from fscil_bench.cli.render import show_notes, show_table
 from fscil_bench.markdown import interval, number
-from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, Summary
+from fscil_bench.metrics import HEADLINE, SHORT, Summary
 from fscil_bench.published import PublishedRow, published_row
 from fscil_bench.records import STANDARD
 from fscil_bench.results import Result
+from fscil_bench.words import ALL_DEFINITIONS, MEMORY, memory_and_privileges, privilege_notes
 
 
 def show_result(result: Result, baseline: str | None, differences: Mapping[str, Summary]) -> None:
@@ -24,19 +25,8 @@ def show_result(result: Result, baseline: str | None, differences: Mapping[str, 
         [*_session_rows(result), *(_published_rows(published, protocol.sessions) if published else [])],
     )
     show_table(f"{title}, headline (last session)", *_headline(result, baseline, differences))
-    for line in (*DEFINITIONS.values(), PD_DEFINITION):
-        click.echo(line)
-    if result.random:
-        click.echo("Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone.")
-    if published:
-        _show_caveats(result, published, remark)
-    learned = result.backbone.card["session0"].get(protocol.name, {}).get("learned_head")
-    head = f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "no learned head"
-    click.echo(f"Backbone: {result.backbone.id}; {head}")
-    click.echo(
-        f"Settings: {', '.join(f'{k}={v} ({result.configured.origins[k]})' for k, v in _settings(result)) or 'none'}"
-    )
-    click.echo(f"Draws: {_draws(result)}")
+    show_notes(ALL_DEFINITIONS.values())
+    show_notes([*_conditions(result), *(_caveats(result, published, remark) if published else ())])
 
 
 def _session_rows(result: Result) -> list[list[str]]:
@@ -84,17 +74,37 @@ def _headline(
     return columns, rows
 
 
-def _show_caveats(result: Result, published: PublishedRow, remark: str) -> None:
+def _conditions(result: Result) -> list[str]:
+    """What the numbers are of: what the method may use, on which backbone, with which settings and draws."""
+    configured, card = result.configured, result.backbone.card
+    learned = card["session0"].get(result.split.protocol.name, {}).get("learned_head")
+    head = f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "no learned head"
+    settings = ", ".join(f"{key}={value} ({configured.origins[key]})" for key, value in configured.settings.items())
+    privileges, exemplars = configured.method.privileges, configured.method.exemplars
+    used = [f"{MEMORY.capitalize()}: {memory_and_privileges(privileges, exemplars)}"] if privileges else []
+    spread = ["Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone"]
+    return [
+        *used,
+        *privilege_notes(privileges),
+        *(spread if result.random else ()),
+        f"Backbone: {result.backbone.id}; {head}",
+        *filter(None, [pretraining_note(card)]),
+        f"Settings: {settings or 'none'}",
+        f"Draws: {_draws(result)}",
+    ]
+
+
+def _caveats(result: Result, published: PublishedRow, remark: str) -> list[str]:
     other_draw = "; another draw" if result.standard is None else ""
-    click.echo(f"Published row {published.title}: {published.source}; {remark}{other_draw}")
-    for key, title in SHORT.items():
-        for session, cell in published.cells.get(key, {}).items():
-            if cell.doubt:
-                click.echo(f"  ? {title}, session {session}: {cell.doubt}")
-
-
-def _settings(result: Result) -> list[tuple[str, object]]:
-    return list(result.configured.settings.items())
+    return [
+        f"Published row {published.title}: {published.source}; {remark}{other_draw}",
+        *(
+            f"? {title}, session {session}: {cell.doubt}"
+            for key, title in SHORT.items()
+            for session, cell in published.cells.get(key, {}).items()
+            if cell.doubt
+        ),
+    ]
 
 
 def _draws(result: Result) -> str:

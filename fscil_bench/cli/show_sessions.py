@@ -1,9 +1,7 @@
 """How `analyze sessions` shows rows: the last session, and the step from each row to the next."""
 
-import click
-
 from fscil_bench.analysis.sessions_report import ROW_COLUMNS, STEP_COLUMNS, SessionsReport
-from fscil_bench.cli.render import show_table
+from fscil_bench.cli.render import show_notes, show_table
 from fscil_bench.metrics import DEFINITIONS
 
 
@@ -13,13 +11,17 @@ def show_sessions(report: SessionsReport) -> None:
     show_table(title, ROW_COLUMNS, report.rows(), left=3)
     if report.steps:
         show_table(f"{name}, session {report.protocol.sessions}: step by step", STEP_COLUMNS, report.step_rows())
-        click.echo(
-            "Steps are paired over the same draws of the same bank; p: Wilcoxon signed-rank, corrected after Holm over "
-            "all tests shown. Not paired: a plain difference of means, without a test, since one backbone a row says "
-            "nothing of how much backbones vary."
+        show_notes(
+            [
+                "Steps are paired over the same draws of the same bank; p: Wilcoxon signed-rank, corrected after Holm "
+                "over all tests shown. Not paired: a plain difference of means, without a test, since one backbone a "
+                "row says nothing of how much backbones vary."
+            ]
         )
-    for metric in ("avg_acc", "base_acc", "new_acc", "hmean"):  # HMean rests on BAcc
-        click.echo(DEFINITIONS[metric])
-    click.echo("Intervals are over draws and conditional on the one backbone of their row.")
-    for line in report.caveats():
-        click.echo(line)
+    show_notes(
+        [
+            *(DEFINITIONS[metric] for metric in ("avg_acc", "base_acc", "new_acc", "hmean")),  # HMean rests on BAcc
+            "Intervals are over draws and conditional on the one backbone of their row.",
+            *map(str.strip, report.caveats()),
+        ]
+    )

@@ -8,13 +8,24 @@ from typing import Any
 from fscil_bench.backbones.store import Backbone, bank_name
 from fscil_bench.errors import FscilError
 from fscil_bench.files import plain
+from fscil_bench.leaderboard.episode_comparison import DEFINITION as EPISODES_DEFINITION
 from fscil_bench.leaderboard.measuring import Task
 from fscil_bench.leaderboard.rows import Loaded, Row, load_rows, ranked, shipped_root
-from fscil_bench.leaderboard.statistics import COMPARED, Difference, common_baseline, difference, holm, percentile
+from fscil_bench.leaderboard.statistics import (
+    COMPARED,
+    TESTS,
+    Difference,
+    common_baseline,
+    corrected,
+    difference,
+    family,
+    percentile,
+)
 from fscil_bench.metrics import HEADLINE, Summary, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.registry import configure
 from fscil_bench.settings import as_text
+from fscil_bench.words import HEADLINE_DEFINITIONS
 
 
 @dataclass(frozen=True)
@@ -23,7 +34,7 @@ class Line:
 
     row: Row
     summaries: dict[str, Summary]  # of the headline numbers over random draws
-    differences: dict[str, Difference]  # from the baseline, p-values corrected after Holm over the whole comparison
+    differences: dict[str, Difference]  # from the baseline, p-values corrected after Holm over a family of rows
     percentiles: dict[str, float]  # of the standard draw among the random ones
 
 
@@ -41,15 +52,8 @@ class Comparison:
         if baseline is not None and base is None:
             raise FscilError(f"the baseline {baseline} has no usable row on this dataset and backbone")
         order = ranked(rows, sort)
-        found: dict[tuple[int, str], Difference] = {}
-        for i, row in enumerate(order):
-            for metric in COMPARED if base is not None and row is not base else ():
-                gap = difference(row, base, metric) if base is not None else None
-                if gap is not None:
-                    found[i, metric] = gap
-        adjusted = holm([gap.p for gap in found.values()])
-        corrected = {key: Difference(gap.summary, p) for (key, gap), p in zip(found.items(), adjusted, strict=True)}
-        return cls([_line(i, row, corrected) for i, row in enumerate(order)], base)
+        tested = _differences(order, base) if base is not None else {}
+        return cls([_line(i, row, tested) for i, row in enumerate(order)], base)
 
     def difference_cells(self) -> list[list[str]]:
         """Text for a table: name, number of pairs, then mean with interval and p-value for every compared metric."""
@@ -67,17 +71,11 @@ class Comparison:
             "baseline": self.baseline.label if self.baseline else None,
             "rows": [
                 {
-                    "method": line.row.method,
-                    "label": line.row.label,
-                    "settings": line.row.record["method"]["settings"],
-                    "backbone": line.row.backbone,
-                    "own": line.row.own,
-                    "complete": line.row.complete,
-                    "failed": line.row.failed,
+                    **line.row.facts,
                     "draws": len(line.row.draws),
                     "summary": {key: plain(asdict(value)) for key, value in line.summaries.items()},
                     "difference": {
-                        key: {**plain(asdict(value.summary)), "p_holm": value.p}
+                        key: {**plain(asdict(value.summary)), "p_holm": plain(value.p)}
                         for key, value in line.differences.items()
                     },
                     "standard": {key: line.row.standard(key) for key in HEADLINE},
@@ -86,6 +84,11 @@ class Comparison:
                 for line in self.lines
             ],
         }
+
+
+def definitions() -> dict[str, str]:
+    """What the numbers of a comparison are, by their names in JSON."""
+    return {**HEADLINE_DEFINITIONS, "episodes": EPISODES_DEFINITION, "p_holm": TESTS}
 
 
 def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own: Path) -> Loaded:
@@ -131,6 +134,17 @@ def _of_older_code(row: Row) -> bool:
     except FscilError:
         return False  # the method is gone: nothing newer can be measured
     return code_sha256(method, row.kind) != str(row.record["method"]["code_sha256"])
+
+
+def _differences(rows: Sequence[Row], baseline: Row) -> dict[tuple[int, str], Difference]:
+    """By the row's place and metric, with corrected p-values."""
+    found = {
+        (i, metric): gap
+        for i, row in enumerate(rows)
+        for metric in (COMPARED if row is not baseline else ())
+        if (gap := difference(row, baseline, metric)) is not None
+    }
+    return corrected(found, {key: family(rows[key[0]], baseline) for key in found})
 
 
 def _line(i: int, row: Row, differences: dict[tuple[int, str], Difference]) -> Line:

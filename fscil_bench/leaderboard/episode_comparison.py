@@ -6,7 +6,7 @@ from typing import Any
 
 from fscil_bench.files import plain
 from fscil_bench.leaderboard.rows import EpisodeRow, row_key
-from fscil_bench.leaderboard.statistics import Difference, common_baseline, episode_difference, holm
+from fscil_bench.leaderboard.statistics import Difference, common_baseline, corrected, episode_difference, family
 from fscil_bench.markdown import number
 from fscil_bench.metrics import Summary
 from fscil_bench.protocols.episodes import QUERIES, SHOTS, WAYS
@@ -16,6 +16,10 @@ DEFINITION = (
     f"{', '.join(NAMES.values())}: few-shot accuracy. The mean over episodes of {WAYS} new classes with "
     f"{' or '.join(map(str, SHOTS))} labelled images each and {QUERIES} to classify among them; base classes are donors"
 )
+NO_EPISODES = (
+    f"– in {' and '.join(NAMES.values())}: no full row of few-shot episodes on record, which `fscil-bench fsl` makes; "
+    "methods with the privilege all_data take no part in them"
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Pair:
 
     row: EpisodeRow
     minus: EpisodeRow
-    differences: dict[int, Difference]  # by shots, p-values corrected after Holm over all pairs
+    differences: dict[int, Difference]  # by shots, p-values corrected after Holm over a family of pairs
 
     def cells(self) -> list[str]:
         """Text for a table: row, minus, number of pairs, then mean with interval and p-value for each shot."""
@@ -54,29 +58,24 @@ class EpisodeComparison:
             for name in dict.fromkeys((base, *row.record["compared_with"]))
             if name in by_label and by_label[name] is not row
         ]
-        found = [
-            {shots: gap for shots in SHOTS if (gap := episode_difference(row, other, shots)) is not None}
-            for row, other in wanted
-        ]
-        adjusted = iter(holm([gap.p for gaps in found for gap in gaps.values()]))
+        found = {
+            (i, shots): gap
+            for i, pair in enumerate(wanted)
+            for shots in SHOTS
+            if (gap := episode_difference(*pair, shots)) is not None
+        }
+        tested = corrected(found, {key: family(*wanted[key[0]]) for key in found})
         pairs = [
-            Pair(row, other, {shots: Difference(gap.summary, next(adjusted)) for shots, gap in gaps.items()})
-            for (row, other), gaps in zip(wanted, found, strict=True)
-            if gaps
+            Pair(*pair, {shots: tested[i, shots] for shots in SHOTS if (i, shots) in tested})
+            for i, pair in enumerate(wanted)
         ]
-        return cls(order, pairs)
+        return cls(order, [pair for pair in pairs if pair.differences])
 
     def as_data(self) -> dict[str, Any]:
         return {
             "rows": [
                 {
-                    "method": row.method,
-                    "label": row.label,
-                    "settings": row.record["method"]["settings"],
-                    "backbone": row.backbone,
-                    "own": row.own,
-                    "complete": row.complete,
-                    "failed": row.failed,
+                    **row.facts,
                     **row.plan,
                     "summary": {str(s): plain(asdict(summary)) for s, summary in _summaries(row).items()},
                 }
@@ -87,7 +86,8 @@ class EpisodeComparison:
                     "label": pair.row.label,
                     "minus": pair.minus.label,
                     "difference": {
-                        str(s): {**plain(asdict(gap.summary)), "p_holm": gap.p} for s, gap in pair.differences.items()
+                        str(s): {**plain(asdict(gap.summary)), "p_holm": plain(gap.p)}
+                        for s, gap in pair.differences.items()
                     },
                 }
                 for pair in self.pairs
@@ -96,11 +96,11 @@ class EpisodeComparison:
 
 
 def ranked_episodes(rows: Sequence[EpisodeRow]) -> list[EpisodeRow]:
-    """Best first by the fewest shots; rows that failed or lack episodes last."""
+    """Best first by the fewest shots, then incomplete rows, references, rows that failed."""
 
     def key(row: EpisodeRow) -> tuple[Any, ...]:
         first = row.summary(SHOTS[0])
-        return (bool(row.failed), not row.complete, -(first.mean if first else 0.0), row_key(row))
+        return (bool(row.failed), row.is_reference, not row.complete, -(first.mean if first else 0.0), row_key(row))
 
     return sorted(rows, key=key)
 

@@ -13,14 +13,15 @@ DIGITS = 6
 
 
 def episode_cells(row: Row, episodes: Sequence[EpisodeRow]) -> list[str]:
-    """The few-shot columns of a row of the sessions: blank where its episodes are not on record."""
+    """The few-shot columns of a row of the sessions: a dash where its episodes are not on record."""
     found = episodes_of(row, episodes)
-    return [shown_accuracy(found, shots) if found else "" for shots in NAMES]
+    return [shown_accuracy(found, shots) for shots in NAMES]
 
 
 def episodes_of(row: Row, episodes: Sequence[EpisodeRow]) -> EpisodeRow | None:
-    """The full row of episodes by the same method, settings and bank."""
-    return next((other for other in episodes if other.complete and other.identity == row.identity), None)
+    """The full row of episodes by the same method, settings and bank, from the same side: a user's or shipped."""
+    same = (other for other in episodes if other.complete and other.own == row.own)
+    return next((other for other in same if other.identity == row.identity), None)
 
 
 def episode_section(protocol: Protocol, rows: Sequence[EpisodeRow]) -> list[str]:

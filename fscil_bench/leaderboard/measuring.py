@@ -121,13 +121,20 @@ def measure_rows(
     done: Callable[[Task, str], None] = lambda task, outcome: None,
     workers: int | None = None,
 ) -> None:
-    """Measure the tasks in parallel processes and store what changed under `root`; `done` hears of each."""
-    count = max(1, min(workers or os.cpu_count() or 1, len(tasks)))
-    if count == 1:
+    """Measure the tasks, each in a process of its own, and store what changed under `root`; `done` hears of each.
+
+    The peak memory of a process never falls, so one that had measured a row before would put that row's on record. A
+    single task is measured in the calling process, which has measured none.
+    """
+    if len(tasks) <= 1:
         for task in tasks:
             done(task, measure_row(task, root))
         return
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_start_worker) as pool:
+    count = min(workers or os.cpu_count() or 1, len(tasks))
+    context = get_context("forkserver")  # on Linux the peak of a spawned process starts at that of its parent
+    with ProcessPoolExecutor(
+        count, mp_context=context, initializer=_start_worker, initargs=(count,), max_tasks_per_child=1
+    ) as pool:
         try:
             futures = {pool.submit(measure_row, task, root): task for task in tasks}
             for future in as_completed(futures):
@@ -218,9 +225,9 @@ def _read_or_none(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _start_worker() -> None:
-    """Processes share the cores, so each takes one thread; an interrupt is the parent's to handle."""
+def _start_worker(count: int) -> None:
+    """The `count` processes share the cores; an interrupt is the parent's to handle."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(max(1, torch.get_num_threads() // count))
     signal.signal(signal.SIGINT, signal.SIG_IGN)

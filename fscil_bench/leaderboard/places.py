@@ -12,6 +12,9 @@ def leaderboard_root(given: Path | None) -> Path:
     """The folder given, else ./leaderboards if it holds records, else the one that comes with the package."""
     if given is not None:
         if not given.is_dir():
-            raise UsageError(f"no leaderboard folder at {given}")
+            raise UsageError(
+                f"no leaderboard folder at {given}: name one that `fscil-bench leaderboard update` has written, or "
+                "leave --root out"
+            )
         return given
     return LOCAL if (LOCAL / "records").is_dir() else shipped_root()

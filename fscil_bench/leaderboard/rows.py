@@ -16,6 +16,7 @@ from fscil_bench.metrics import Metrics, Summary, summarise
 from fscil_bench.protocols import FEW, MANY, full_episodes, load_protocol
 from fscil_bench.protocols.episodes import QUERIES, SEED, SHOTS, WAYS
 from fscil_bench.records import Kind, read_record, unpack_counts
+from fscil_bench.words import REFERENCE, memory_and_privileges
 
 Values = npt.NDArray[np.float64]
 
@@ -75,9 +76,47 @@ class Row:
         return {f"random:{seed}" for seed in range(wanted)} <= set(self.draws)
 
     @property
+    def privileges(self) -> list[str]:
+        """What the method uses beyond plain FSCIL."""
+        return list(self.record["method"]["privileges"])
+
+    @property
+    def memory(self) -> str:
+        """The same as text for a table, with the number of exemplars."""
+        return memory_and_privileges(self.privileges, self.record["method"]["exemplars"])
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it shows what could be reached, and is no competitor of the others."""
+        return REFERENCE in self.privileges
+
+    @property
     def shown(self) -> str:
         """The label with what a reader must know before comparing it."""
-        return self.label + ("" if self.complete or self.failed else " (incomplete)") + (" (yours)" if self.own else "")
+        marks = {
+            "reference": self.is_reference,
+            "incomplete": not (self.complete or self.failed),
+            "yours": self.own,
+        }
+        return " ".join([self.label, *(f"({mark})" for mark, holds in marks.items() if holds)])
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What JSON says of a row beside its numbers."""
+        method, backbone = self.record["method"], self.record["backbone"]
+        return {
+            "method": self.method,
+            "label": self.label,
+            "settings": method["settings"],
+            "privileges": self.privileges,
+            "exemplars": method["exemplars"],
+            "backbone": self.backbone,
+            "pretraining": backbone["pretraining"],
+            "overlap": backbone["overlap"],
+            "own": self.own,
+            "complete": self.complete,
+            "failed": self.failed,
+        }
 
     @property
     def seen_new_classes(self) -> bool:
@@ -192,7 +231,7 @@ def load_rows(roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = 
 
 
 def ranked(rows: Sequence[Row], metric: str = "hmean") -> list[Row]:
-    """Best first; rows that failed or lack draws last; rows whose pretraining has seen new classes after the others."""
+    """Best first, then incomplete rows, references, rows that failed; pretraining that has seen new classes last."""
     lower_is_better = metric == "pd"
 
     def key(row: Row) -> tuple[Any, ...]:
@@ -200,6 +239,7 @@ def ranked(rows: Sequence[Row], metric: str = "hmean") -> list[Row]:
         return (
             row.seen_new_classes,
             bool(row.failed),
+            row.is_reference,
             not row.complete,
             mean if lower_is_better else -mean,
             row_key(row),

@@ -1,9 +1,10 @@
 """Comparisons between rows: paired over the same draws of the same bank, or not at all."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,11 +16,17 @@ if TYPE_CHECKING:
     from fscil_bench.episodes import Played
 
 COMPARED = ("avg_acc", "hmean", "new_acc", "base_acc")
+TESTS = (
+    "p: Wilcoxon signed-rank, corrected after Holm. Of the tests in one table, those among the leaderboard's rows are "
+    "one family, and those with a row of your own another; incomplete rows are not tested"
+)
+SMALLEST = 1e-300  # smaller p-values are lost to underflow
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Row minus baseline over common draws, and the p-value of Wilcoxon's signed-rank test."""
+    """Row minus baseline over common draws, and the p-value of Wilcoxon's signed-rank test; NaN: not tested."""
 
     summary: Summary
     p: float
@@ -27,7 +34,14 @@ class Difference:
     def cells(self) -> list[str]:
         """Text for a table: the mean with its interval, and p."""
         mean = number(self.summary.mean, signed=True)
-        return [f"{mean} ({interval(self.summary, signed=True)})", f"{self.p:.1g}"]
+        return [f"{mean} ({interval(self.summary, signed=True)})", p_value(self.p)]
+
+
+def p_value(p: float) -> str:
+    """One digit; a bound where nothing is left of the number, a dash where there was no test."""
+    if math.isnan(p):
+        return "–"
+    return f"{p:.1g}" if p >= SMALLEST else f"<{SMALLEST:.0e}"
 
 
 def difference(row: Row, baseline: Row, metric: str) -> Difference | None:
@@ -83,15 +97,34 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def family(row: Row, baseline: Row) -> str | None:
+    """Whose tests are corrected together, so that a user's rows move no p-value of the leaderboard's. None: no test."""
+    if not (row.complete and baseline.complete):
+        return None
+    return "own" if row.own or baseline.own else "leaderboard"
+
+
+def corrected(gaps: Mapping[Key, Difference], families: Mapping[Key, str | None]) -> dict[Key, Difference]:
+    """The differences with p-values corrected after Holm, each family by itself; NaN for what is of none."""
+    p_values = dict.fromkeys(gaps, math.nan)
+    for name in {families[key] for key in gaps} - {None}:
+        members = [key for key in gaps if families[key] == name]
+        p_values.update(zip(members, holm([gaps[key].p for key in members]), strict=True))
+    return {key: Difference(gap.summary, p_values[key]) for key, gap in gaps.items()}
+
+
 def percentile(value: float, among: np.ndarray) -> float:
     """Share of random draws that score at most `value`, ties counted half, in percent."""
     return float(100 * (np.mean(among < value) + np.mean(among == value) / 2))
 
 
 def common_baseline(rows: Sequence[Row]) -> str | None:
-    """The method that most of the rows say they build on."""
-    named = [row.record["method"]["baseline"] for row in rows if row.record["method"]["baseline"]]
-    return max(sorted(set(named)), key=named.count) if named else None
+    """The method that most of the rows say they build on; the leaderboard's rows decide where there are any."""
+    for asked in ([row for row in rows if not row.own], rows):
+        named = [row.record["method"]["baseline"] for row in asked if row.record["method"]["baseline"]]
+        if named:
+            return str(max(sorted(set(named)), key=named.count))
+    return None
 
 
 def _wilcoxon(gaps: np.ndarray) -> float:

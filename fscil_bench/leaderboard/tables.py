@@ -16,14 +16,15 @@ import numpy as np
 from fscil_bench.files import write_bytes
 from fscil_bench.leaderboard.comparison import Comparison
 from fscil_bench.leaderboard.episode_comparison import DEFINITION as EPISODES_DEFINITION
-from fscil_bench.leaderboard.episode_comparison import NAMES
+from fscil_bench.leaderboard.episode_comparison import NAMES, NO_EPISODES
 from fscil_bench.leaderboard.episode_tables import episode_cells, episode_lines, episode_section, episodes_of
 from fscil_bench.leaderboard.rows import EpisodeRow, Row, ranked, row_key
-from fscil_bench.leaderboard.statistics import COMPARED
+from fscil_bench.leaderboard.statistics import COMPARED, TESTS
 from fscil_bench.markdown import number, spread, table
-from fscil_bench.metrics import DEFINITIONS, HEADLINE, PD_DEFINITION, SHORT, summarise
+from fscil_bench.metrics import DEFINITIONS, HEADLINE, SHORT, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
+from fscil_bench.words import ALL_DEFINITIONS, MEMORY, privilege_notes
 
 DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
@@ -79,7 +80,8 @@ def _markdown(protocol: Protocol, rows: Sequence[Row], episodes: Sequence[Episod
             of_bank = [row for row in group if row.bank == bank]
             parts += _backbone_section(protocol, of_bank, [row for row in few_shot if row.bank == bank])
     parts += _published_section(protocol)
-    words = (*DEFINITIONS.values(), PD_DEFINITION, EPISODES_DEFINITION)
+    privileges = privilege_notes(name for row in (*rows, *episodes) for name in row.privileges)
+    words = (*ALL_DEFINITIONS.values(), EPISODES_DEFINITION, NO_EPISODES, *privileges, TESTS)
     parts += ["## What the words mean", "\n".join(f"- {line}" for line in words)]
     parts.append(
         "- Intervals are 95 % Student-t intervals of the mean over random draws of the support images, or over "
@@ -116,26 +118,15 @@ def _backbone_section(protocol: Protocol, rows: Sequence[Row], episodes: Sequenc
 
 
 def _headline_table(rows: Sequence[Row], episodes: Sequence[EpisodeRow]) -> str:
-    columns = ["method", "privileges", "exemplars", *HEADLINE.values(), *NAMES.values(), "draws"]
+    columns = ["method", MEMORY, *HEADLINE.values(), *NAMES.values(), "draws"]
     lines = []
     for row in rows:
-        method = row.record["method"]
-        privileges = ", ".join(method["privileges"]) or "none"
         if row.failed:
-            blanks = ["–"] * (len(columns) - 3)
-            lines.append([f"{row.shown} (failed: {row.failed})", privileges, str(method["exemplars"]), *blanks])
+            blanks = ["–"] * (len(columns) - 2)
+            lines.append([f"{row.shown} (failed: {row.failed})", row.memory, *blanks])
             continue
         cells = [spread(summarise(row.headline(metric))) if row.complete else "–" for metric in HEADLINE]
-        lines.append(
-            [
-                row.shown,
-                privileges,
-                str(method["exemplars"]),
-                *cells,
-                *episode_cells(row, episodes),
-                str(len(row.draws)),
-            ]
-        )
+        lines.append([row.shown, row.memory, *cells, *episode_cells(row, episodes), str(len(row.draws))])
     return table(columns, lines, left=2)
 
 

@@ -1,5 +1,7 @@
 """Paired comparisons against textbook cases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fscil_bench.leaderboard.rows import Row
-from fscil_bench.leaderboard.statistics import common_baseline, difference, holm, percentile
+from fscil_bench.leaderboard.statistics import (
+    Difference,
+    common_baseline,
+    corrected,
+    difference,
+    holm,
+    p_value,
+    percentile,
+)
 
 
 def row(name="a", values=(1.0, 2.0, 3.0), draws=None, bank="x", baseline=None):
@@ -39,6 +49,20 @@ def test_holm_never_helps_and_keeps_the_order(values):
     assert (np.diff(np.array(adjusted)[order]) >= 0).all()
 
 
+def test_families_are_corrected_each_by_itself():
+    gaps = {name: Difference(None, p) for name, p in {"a": 0.01, "b": 0.02, "c": 0.03, "d": 0.04}.items()}
+    got = corrected(gaps, {"a": "one", "b": "other", "c": "one", "d": None})
+    assert {name: gap.p for name, gap in got.items()} == pytest.approx(
+        {"a": 0.02, "b": 0.02, "c": 0.03, "d": np.nan}, nan_ok=True
+    )
+    assert list(got) == list(gaps)
+
+
+def test_a_p_value_is_never_shown_as_nothing():
+    assert [p_value(p) for p in (0.0, 1e-310, 3e-300, 0.0123, 1.0)] == ["<1e-300", "<1e-300", "3e-300", "0.01", "1"]
+    assert p_value(np.nan) == "–"
+
+
 def test_differences_pair_draws_by_name():
     one = row(values=(1.0, 2.0, 4.0), draws=["random:2", "random:0", "random:5"])
     other = row("b", values=(1.5, 0.0), draws=["random:0", "random:2"])
@@ -68,3 +92,9 @@ def test_percentile_counts_ties_half():
 def test_the_common_baseline_is_what_most_rows_build_on():
     assert common_baseline([row(baseline="p"), row(baseline="q"), row(baseline="p"), row()]) == "p"
     assert common_baseline([row()]) is None
+
+
+def test_own_rows_do_not_choose_the_baseline_of_shipped_ones():
+    own = [replace(row(baseline="q"), own=True) for _ in range(3)]
+    assert common_baseline([row(baseline="p"), *own]) == "p"
+    assert common_baseline([row(), *own]) == "q"
