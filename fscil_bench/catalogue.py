@@ -4,10 +4,12 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from fscil_bench.files import plain
 from fscil_bench.markdown import table
 from fscil_bench.method import Default, Method, PrototypeMethod
 from fscil_bench.registry import describe, load_method
 from fscil_bench.settings import as_text
+from fscil_bench.words import MEMORY, memory_and_privileges
 
 HEAD = """# Methods
 
@@ -23,16 +25,57 @@ def methods_page(names: Iterable[str]) -> str:
     """Markdown: a table of the methods, and a section for each."""
     kinds = {name: load_method(name) for name in names}
     rows = [
-        [f"[{name}](#{name})", describe(name).summary, _privileges(kind), _cost(kind)] for name, kind in kinds.items()
+        [
+            f"[{name}](#{name})",
+            describe(name).summary,
+            memory_and_privileges(kind.privileges, kind.exemplars),
+            _cost(kind),
+        ]
+        for name, kind in kinds.items()
     ]
-    overview = table(["method", "what it does", "privileges", "cost"], rows, left=4)
-    return "\n".join([HEAD, overview, *(_section(name, kind) for name, kind in kinds.items())])
+    overview = table(["method", "what it does", MEMORY, "cost"], rows, left=4)
+    return "\n".join([HEAD, overview, method_sections(kinds)])
+
+
+def method_sections(names: Iterable[str]) -> str:
+    """Markdown: all that each of some methods declares."""
+    return "\n".join(_section(name, load_method(name)) for name in names)
+
+
+def method_data(name: str) -> dict[str, Any]:
+    """The same as JSON data."""
+    kind, about = load_method(name), describe(name)
+    said = ("paper", "equations", "privileges", "exemplars", "baseline", "objective", "deviations", "variants")
+    done = ("batched", "sampled", "costly", "episodes")
+    data: dict[str, Any] = plain(
+        {
+            "name": name,
+            "summary": about.summary,
+            "package": about.package,
+            **{key: getattr(kind, key) for key in (*said, *done)},
+            "closed_form": is_closed_form(kind),
+            "settings": [_setting(kind, field) for field in dataclasses.fields(kind) if field.init],
+        }
+    )
+    return data
+
+
+def _setting(kind: type[Method], field: "dataclasses.Field[Any]") -> dict[str, Any]:
+    keys = ("meaning", "origin", "low", "high")
+    rules = [
+        {"when": rule.when, "default": rule.values[field.name], "origin": rule.origin}
+        for rule in kind.defaults
+        if field.name in rule.values
+    ]
+    facts = {"origin": "code", **{key: field.metadata.get(key) for key in keys if key in field.metadata}}
+    return {"name": field.name, "default": field.default, **facts, "elsewhere": rules}
 
 
 def _section(name: str, kind: type[Method]) -> str:
     facts = [
         f"- Paper: {kind.paper}.",
-        f"- Privileges: {_privileges(kind)}.",
+        f"- Equations: {kind.equations or 'not said'}.",
+        f"- Memory and privileges: {memory_and_privileges(kind.privileges, kind.exemplars)}.",
         f"- Cost: {_cost(kind)}.",
         f"- Composition: {_composition(kind)}.",
     ]
@@ -78,14 +121,14 @@ def _assignments(settings: Any) -> str:
     return "`" + " ".join(f"{key}={as_text(value)}" for key, value in settings.items()) + "`"
 
 
-def _privileges(kind: type[Method]) -> str:
-    if kind.exemplars:
-        return ", ".join(kind.privileges) + f" ({kind.exemplars})"
-    return ", ".join(kind.privileges) or "none"
+def is_closed_form(kind: type[Method]) -> bool:
+    """Whether it fits nothing by gradient descent in the sessions."""
+    return kind.trained_parameters is Method.trained_parameters
 
 
 def _cost(kind: type[Method]) -> str:
-    form = "draws random numbers" if kind.sampled else "closed form"
+    form = "closed form" if is_closed_form(kind) else "fitted by gradient descent"
+    form += ", draws random numbers" if kind.sampled else ""
     draws = "10 random draws, for it is slow" if "fscil" in kind.costly else "100 random draws"
     episodes = ", 2,000 episodes" if "fsl" in kind.costly else ""
     return f"{form}; {draws}{episodes}"

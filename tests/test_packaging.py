@@ -106,6 +106,13 @@ def test_shipped_files_match_their_card(backbone):
         assert name == WEIGHTS or backbone.file(name).is_file()
 
 
+def test_the_notice_names_every_backbone_that_starts_from_weights_of_others():
+    notice = (ROOT / "NOTICE").read_text()
+    others = [backbone.id for backbone in shipped() if backbone.card["pretraining"] != "none"]
+    assert len(others) >= 3
+    assert [name for name in others if f"fscil_bench/artifacts/{name}/{WEIGHTS}" not in notice] == []
+
+
 def test_the_wheel_has_every_bank_but_only_small_weights():
     root = ROOT / "fscil_bench" / "artifacts"
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["fscil_bench.artifacts"]
@@ -124,6 +131,7 @@ def test_the_wheel_has_every_bank_but_only_small_weights():
         ("ls", "methods"),
         ("ls", "backbones"),
         ("run", "--help"),
+        ("backbone", "train", "--help"),
         ("sweep", "--help"),
         ("analyze", "offset", "--help"),
         ("sweep", "--method", "x", "--dataset", "y", "--grid", "a=1"),

@@ -1,5 +1,6 @@
 """What is known of the data that weights were pretrained on: which new classes of a benchmark it has seen."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fscil_bench.protocols import load_protocol
@@ -31,3 +32,12 @@ def overlap(pretraining: str, dataset: str) -> dict[str, Any]:
         return found
     protocol = load_protocol(dataset)
     return {**found, "new_classes": [protocol.classes[number] for number in protocol.new_classes]}
+
+
+def pretraining_note(card: Mapping[str, Any]) -> str | None:
+    """What a reader of numbers must know of a backbone's weights; nothing if they were trained from scratch."""
+    name, known = card["pretraining"], card["pretraining_overlap"]
+    if name == NONE and known["kind"] == "none":
+        return None
+    why = f" ({known['note']})" if known.get("note") else ""
+    return f"Pretraining of the backbone: {name}; overlap with new classes or test images: {known['kind']}{why}"

@@ -2,13 +2,12 @@
 
 import dataclasses
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any, Literal
 
 from fscil_bench.backbones.networks import own_preprocessing
+from fscil_bench.backbones.recipe_data import recipe_data, recipe_names
 from fscil_bench.backbones.store import CROSS_ENTROPY
 from fscil_bench.datasets.images import INTERPOLATION, View
 from fscil_bench.errors import UsageError, unknown_name
@@ -125,21 +124,14 @@ class Recipe:
         return {key: value for key, value in dataclasses.asdict(self).items() if key not in left_out}
 
 
-def recipe_names(dataset: str) -> list[str]:
-    return [name for name, by_dataset in _all().items() if dataset in by_dataset]
-
-
 def load_recipe(name: str, dataset: str) -> Recipe:
     """The recipe for a protocol's base classes: the one for the images that the protocol is made of."""
     images = load_protocol(dataset).dataset
-    if images not in _all().get(name, {}):
+    known = recipe_data()
+    if images not in known.get(name, {}):
         raise unknown_name(f"recipe for {dataset}", name, recipe_names(images))
-    own = _all()[name][images]
-    same = _all()[own["like"]][images] if "like" in own else {}
+    own = known[name][images]
+    same = known[own["like"]][images] if "like" in own else {}
     merged = {key: value for key, value in (same | own).items() if key != "like"}
     values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()}
     return Recipe(name=name, dataset=dataset, **values)
-
-
-def _all() -> dict[str, dict[str, dict[str, Any]]]:
-    return tomllib.loads((resources.files("fscil_bench.backbones") / "recipes.toml").read_text())

@@ -95,16 +95,26 @@ def find_backbone(name: str) -> Backbone:
 
 def default_backbone(protocol: Protocol, objective: str | None) -> Backbone:
     """What a method takes if no backbone is named: the dataset's, or the first trained for its objective."""
+    own = [backbone for backbone in list_backbones() if backbone.card["dataset"] == protocol.name]
     if objective is None:
-        return find_backbone(protocol.default_backbone)
-    fitting = [b for b in list_backbones() if b.objective == objective and b.card["dataset"] == protocol.name]
-    if not fitting:
+        fitting = [backbone for backbone in own if backbone.id == protocol.default_backbone]
+    else:
+        fitting = [backbone for backbone in own if backbone.objective == objective]
+    if fitting:
+        return fitting[0]
+    train = f"`fscil-bench backbone train --dataset {protocol.name}"
+    if objective is not None:
         raise UsageError(
-            f"no backbone of {protocol.name} was trained for the objective {objective}: "
-            f"`fscil-bench backbone train --dataset {protocol.name} --recipe {objective}` makes one, or name one "
-            "with --backbone"
+            f"no backbone of {protocol.name} was trained for the objective {objective}: {train} --recipe {objective}` "
+            "makes one, or name one with --backbone"
         )
-    return fitting[0]
+    if own:
+        others = ", ".join(backbone.id for backbone in own)
+        raise UsageError(
+            f"the default backbone {protocol.default_backbone} is not here: train it with {train}`, or name another "
+            f"with --backbone: {others}"
+        )
+    raise UsageError(f"no backbone of {protocol.name} is here: train one with {train}`, or name one with --backbone")
 
 
 def open_backbone(folder: Path, *, shipped: bool = False) -> Backbone:

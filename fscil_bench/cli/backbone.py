@@ -8,8 +8,9 @@ from typing import Literal
 import click
 
 from fscil_bench.backbones.pretraining import KNOWN, UNKNOWN
+from fscil_bench.backbones.recipe_data import recipe_listing
 from fscil_bench.errors import UsageError
-from fscil_bench.markdown import number
+from fscil_bench.markdown import counted, number
 from fscil_bench.settings import split_assignments
 
 ROOT = click.option(
@@ -39,7 +40,7 @@ def backbone() -> None:
 
 @backbone.command()
 @click.option("--dataset", required=True, help="A dataset with an image reader; `fscil-bench ls datasets`.")
-@click.option("--recipe", default="short", show_default=True, help="A named training recipe: cec, teen, short, frozen.")
+@click.option("--recipe", default="short", show_default=True, help=f"A training recipe: {recipe_listing()}.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change a value of the recipe. Repeatable."
 )
@@ -281,7 +282,7 @@ def storage(
         click.echo(json.dumps({effect.method: effect.change for effect in effects}))
         return
     rows = [[e.method, *(number(e.change[m], signed=True) for m in SHORT), number(e.largest)] for e in effects]
-    title = f"{storage} minus the bank as it is, last session, points, means over {draws} draws"
+    title = f"{storage} minus the bank as it is, last session, points, means over {counted(draws, 'draw')}"
     show_table(title, ["method", *SHORT.values(), "largest"], rows)
 
 

@@ -65,6 +65,7 @@ def fsl(
     from fscil_bench.episode_results import episode_record, store_episodes
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import exclusive, plain, require_writable
+    from fscil_bench.keeping import store_unless_fuller
     from fscil_bench.leaderboard.statistics import differences_in_episodes
     from fscil_bench.protocols.episodes import Plan
     from fscil_bench.results import lock_path, record_path
@@ -79,7 +80,7 @@ def fsl(
     with exclusive(lock_path(place), f"writing {place.name}"):
         with counter(f"{method}, episodes", count) as advance:
             result = arena.play(configured, plan, advance)
-        store_episodes(place, result)
+        store_unless_fuller(place, episode_record(result), lambda: store_episodes(place, result))
     differences = {}
     if other is not None:
         with counter(f"{other}, episodes", count) as advance:

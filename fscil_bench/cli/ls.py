@@ -6,10 +6,12 @@ import click
 
 from fscil_bench.cli.render import show_table
 from fscil_bench.datasets import DATASETS
+from fscil_bench.errors import UsageError
 from fscil_bench.markdown import number
 from fscil_bench.progress import note
 from fscil_bench.protocols import load_protocol, protocol_names
-from fscil_bench.registry import describe, method_names
+from fscil_bench.registry import describe, method_names, require_method
+from fscil_bench.words import MEMORY, memory_and_privileges
 
 
 @click.group()
@@ -18,25 +20,36 @@ def ls() -> None:
 
 
 @ls.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-@click.option("--markdown", "as_page", is_flag=True, help="A page with all that each method declares: docs/methods.md.")
-def methods(as_json: bool, as_page: bool) -> None:
-    """Every method found, built-in or from another package."""
-    if as_page:
-        from fscil_bench.catalogue import methods_page
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document with all that the methods declare.")
+@click.option("--markdown", "as_page", is_flag=True, help="The same as a page: docs/methods.md.")
+def methods(names: tuple[str, ...], as_json: bool, as_page: bool) -> None:
+    """Every method found, built-in or from another package.
+
+    With NAMEs all that these declare: paper, where the equations come from, privileges, cost, deviations, and settings
+    with the origin of their defaults.
+    """
+    for name in names:
+        require_method(name)
+    if as_json and as_page:
+        raise UsageError("--json or --markdown: give one of them")
+    if names or as_json or as_page:
+        from fscil_bench.catalogue import method_data, method_sections, methods_page
         from fscil_bench.registry import loadable
 
-        click.echo(methods_page(loadable()), nl=False)
+        chosen = names or loadable()
+        if as_json:
+            click.echo(json.dumps([method_data(name) for name in chosen]))
+        else:
+            click.echo(methods_page(chosen) if as_page else method_sections(chosen), nl=False)
         return
     found = [describe(name) for name in method_names()]
-    if as_json:
-        click.echo(json.dumps([{"name": d.name, "summary": d.summary, "package": d.package, **d.facts} for d in found]))
-        return
-    rows = [
-        [d.name, d.summary, d.facts.get("paper", ""), ", ".join(d.facts.get("privileges", ())) or "none", d.package]
-        for d in found
-    ]
-    show_table("Methods", ["name", "what it does", "paper", "privileges", "package"], rows, left=5)
+    rows = []
+    for d in found:
+        memory = memory_and_privileges(d.facts.get("privileges", ()), d.facts.get("exemplars", 0))
+        rows.append([d.name, d.summary, d.facts.get("paper", ""), memory, d.package])
+    show_table("Methods", ["name", "what it does", "paper", MEMORY, "package"], rows, left=5)
+    note("`fscil-bench ls methods NAME` shows a method's equations, deviations, cost and settings.")
 
 
 @ls.command()

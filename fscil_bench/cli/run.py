@@ -58,6 +58,7 @@ def run(
     from fscil_bench.cli.show_result import show_result
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import exclusive, plain, require_writable
+    from fscil_bench.keeping import store_unless_fuller
     from fscil_bench.leaderboard.statistics import differences_between
     from fscil_bench.results import as_record, lock_path, record_path, store
 
@@ -75,7 +76,7 @@ def run(
     with exclusive(lock_path(place), f"writing {place.name}"):
         with counter(f"{method}, draws", len(chosen)) as advance:
             result = arena.run(configured, chosen, advance)
-        store(place, result)
+        store_unless_fuller(place, as_record(result), lambda: store(place, result))
     differences = {}
     if other is not None and result.random:
         with counter(f"{other}, draws", len(chosen)) as advance:

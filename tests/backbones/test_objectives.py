@@ -8,7 +8,8 @@ import torch
 
 from fscil_bench.backbones.machine import Machine
 from fscil_bench.backbones.objectives import Mixing, build_objective
-from fscil_bench.backbones.recipes import load_recipe, recipe_names
+from fscil_bench.backbones.recipe_data import recipe_names
+from fscil_bench.backbones.recipes import load_recipe
 from fscil_bench.backbones.training import Images, Plan, train
 from fscil_bench.errors import UsageError
 

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from fscil_bench.backbones.recipes import load_recipe, recipe_names
+from fscil_bench.backbones.recipe_data import recipe_listing, recipe_names
+from fscil_bench.backbones.recipes import load_recipe
 from fscil_bench.errors import UsageError
 
 
@@ -67,6 +68,10 @@ def test_changes_are_typed():
 def test_wrong_changes_are_named(change, message):
     with pytest.raises(UsageError, match=message):
         load_recipe("short", "cifar100").with_changes(change)
+
+
+def test_the_listing_says_which_recipes_not_every_dataset_has():
+    assert recipe_listing() == "cec, teen, short, frozen (cub200 only), fact, fact-short"
 
 
 def test_unknown_recipes_are_named():

@@ -171,6 +171,20 @@ def test_unknown_names_exit_with_2(run, cli):
     assert "unknown backbone 'nothing'" in done.error_line
 
 
+def test_a_dataset_without_its_backbone_says_how_to_get_one(cli, toy_backbone, toy_bank, monkeypatch, tmp_path):
+    call = ("run", "--method", "teen", "--dataset", "cub200-fsl")
+    assert cli(*call).error_line == (
+        "Error: no backbone of cub200-fsl is here: train one with `fscil-bench backbone train --dataset cub200-fsl`, "
+        "or name one with --backbone"
+    )
+    toy_backbone("home/backbones/own", toy_bank(dataset="cub200"), "cub200-fsl")
+    monkeypatch.setenv("FSCIL_BENCH_HOME", str(tmp_path / "backbones" / "home"))
+    done = cli(*call)
+    assert done.code == 2
+    assert "the default backbone cub200-fsl-tf_efficientnet_lite0-short is not here: train it with" in done.error_line
+    assert "name another with --backbone: own" in done.error_line
+
+
 def test_a_wrong_data_root_exits_with_2(run, tmp_path):
     done = run("--data-root", tmp_path / "none")
     assert done.code == 2
