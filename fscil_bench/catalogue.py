@@ -8,7 +8,7 @@ from fscil_bench.files import plain
 from fscil_bench.markdown import table
 from fscil_bench.method import Default, Method, PrototypeMethod
 from fscil_bench.registry import describe, load_method
-from fscil_bench.settings import as_text
+from fscil_bench.settings import as_text, assignments
 from fscil_bench.words import MEMORY, memory_and_privileges
 
 HEAD = """# Methods
@@ -118,7 +118,7 @@ def _condition(rule: Default) -> str:
 
 
 def _assignments(settings: Any) -> str:
-    return "`" + " ".join(f"{key}={as_text(value)}" for key, value in settings.items()) + "`"
+    return f"`{assignments(settings)}`"
 
 
 def is_closed_form(kind: type[Method]) -> bool:
@@ -129,7 +129,7 @@ def is_closed_form(kind: type[Method]) -> bool:
 def _cost(kind: type[Method]) -> str:
     form = "closed form" if is_closed_form(kind) else "fitted by gradient descent"
     form += ", draws random numbers" if kind.sampled else ""
-    draws = "10 random draws, for it is slow" if "fscil" in kind.costly else "100 random draws"
+    draws = "10 random draws, because it is slow" if "fscil" in kind.costly else "100 random draws"
     episodes = ", 2,000 episodes" if "fsl" in kind.costly else ""
     return f"{form}; {draws}{episodes}"
 

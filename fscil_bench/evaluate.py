@@ -13,7 +13,7 @@ from fscil_bench.errors import UsageError, unknown_name
 from fscil_bench.protocols import FEW, MANY, Protocol, load_protocol, protocol_names
 from fscil_bench.protocols.draws import Draw, Split, UnresolvedDrawError
 from fscil_bench.protocols.episodes import Plan
-from fscil_bench.records import STANDARD
+from fscil_bench.records import STANDARD, Kind
 from fscil_bench.registry import Configured
 from fscil_bench.results import Result, score
 from fscil_bench.runner import walk
@@ -62,27 +62,23 @@ class Arena:
         last: int | None = None,
     ) -> Result:
         """The method through all sessions, or those up to `last`."""
-        if not self.protocol.sessions:
-            raise UsageError(f"{self.protocol.name} has no sessions: `fscil-bench fsl` plays few-shot episodes on it")
-        self._require_objective(configured)
+        self.require(configured)
         return score(configured, self.backbone, self.split, walk(configured.method, self.split, draws, advance, last))
 
     def play(
         self, configured: Configured, plan: Plan, advance: Callable[[int], None] = lambda n: None
     ) -> EpisodeResult:
         """Few-shot episodes, on classes that the backbone has not been trained on."""
-        if not configured.method.episodes:
-            raise UsageError(f"method {configured.name} does not take part in few-shot episodes")
-        self._require_objective(configured)
+        self.require(configured, "fsl")
         return EpisodeResult(configured, self.backbone, self.split, play(configured.method, self.split, plan, advance))
 
-    def _require_objective(self, configured: Configured) -> None:
-        objective = configured.method.objective
-        if objective not in (None, self.backbone.objective):
-            raise UsageError(
-                f"method {configured.name} needs a backbone trained for the objective {objective}; {self.backbone.id} "
-                "was not: pass one with --backbone"
-            )
+    def require(self, configured: Configured, kind: Kind = "fscil") -> None:
+        """Fail if a method cannot be measured here; worth asking before long work on another one."""
+        if kind == "fscil" and not self.protocol.sessions:
+            raise UsageError(f"{self.protocol.name} has no sessions: `fscil-bench fsl` plays few-shot episodes on it")
+        if kind == "fsl" and not configured.method.episodes:
+            raise UsageError(f"method {configured.name} does not take part in few-shot episodes")
+        self.backbone.require_suits(configured.name, configured.method.objective)
 
     def _draw(self, name: str) -> Draw:
         if name == STANDARD:

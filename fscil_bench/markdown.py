@@ -11,11 +11,11 @@ from fscil_bench.metrics import Summary
 DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 
 
-def number(value: float | None, *, signed: bool = False) -> str:
-    """Two decimals; a dash for what is not defined."""
+def number(value: float | None, *, signed: bool = False, digits: int = 2) -> str:
+    """With as many decimals as `digits`; a dash for what is not defined."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{value:+.2f}" if signed else f"{value:.2f}"
+    return f"{value:{'+' if signed else ''}.{digits}f}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -23,11 +23,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def interval(summary: Summary, *, signed: bool = False) -> str:
+def interval(summary: Summary, *, signed: bool = False, digits: int = 2) -> str:
     """`low to high`, or a dash where one draw gives none."""
     if summary.n < 2:
         return "–"
-    return f"{number(summary.low, signed=signed)} to {number(summary.high, signed=signed)}"
+    return " to ".join(number(end, signed=signed, digits=digits) for end in (summary.low, summary.high))
 
 
 def spread(summary: Summary) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fscil_bench.errors import FscilError, UsageError, unknown_name
 from fscil_bench.progress import note
 from fscil_bench.protocols import load_protocol
-from fscil_bench.settings import parse_settings
+from fscil_bench.settings import labelled, parse_settings
 
 if TYPE_CHECKING:
     from fscil_bench.method import Method, PrototypeMethod
@@ -41,6 +41,16 @@ class Configured:
     def changed(self) -> dict[str, Any]:
         """The settings that the user moved away from their defaults."""
         return {key: value for key, value in self.settings.items() if self.origins[key] == "user"}
+
+    @property
+    def label(self) -> str:
+        """Its name, with what the user changed."""
+        return labelled(self.name, self.changed)
+
+    @property
+    def explained(self) -> str:
+        """All settings with their origins, for people."""
+        return ", ".join(f"{key}={value} ({self.origins[key]})" for key, value in self.settings.items()) or "none"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ def split_assignments(pairs: Collection[str], option: str = "--set", expected: s
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise UsageError(f"{option} {pair}: expected {expected}")
+        if name.strip() in result:
+            raise UsageError(f"{option} names {name.strip()} twice: give it one value")
         result[name.strip()] = value.strip()
     return result
 
@@ -41,6 +43,16 @@ def as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(as_text, value))
     return str(value)
+
+
+def assignments(settings: Mapping[str, Any]) -> str:
+    """`name=value name=value`, as after `--set`."""
+    return " ".join(f"{name}={as_text(value)}" for name, value in settings.items())
+
+
+def labelled(method: str, settings: Mapping[str, Any]) -> str:
+    """A method's name, with the settings that tell it apart."""
+    return f"{method} {assignments(settings)}".rstrip()
 
 
 def _parse(text: str, kind: Any) -> Any:

@@ -11,7 +11,8 @@ HEADLINE_DEFINITIONS = {metric: text for metric, text in ALL_DEFINITIONS.items()
 MEMORY = "memory and privileges"  # the column
 REFERENCE = "all_data"
 PRIVILEGES = {
-    "exemplars": "exemplars (N): keeps N images of each new class, or their features, for the sessions that follow",
+    "exemplars": "exemplars (N): keeps N images of each new class, their features or what tells as much, for the "
+    "sessions that follow",
     REFERENCE: "all_data: learns each new class from all its training images where others get a few; such a row is a "
     "reference, not a competitor, and stands after the others",
     "total_classes": "total_classes: knows from the start how many classes will come",

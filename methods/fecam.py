@@ -45,6 +45,7 @@ class FeCAM(PrototypeMethod):
         "beyond it little changes, 32.30 at 1000, where covariances hardly count",
         "correlations as in the first paper's code: the second's takes correlations of the covariance's rows instead",
         "the same classifier in session 0 as later; the first paper's code has the learned head there, no covariance",
+        "the covariance of a new class is kept as its root, K vectors, which of few shots is smaller than the matrix",
         "negative features keep their sign when transformed: sign(x) |x|^lambda",
     )
     costly = ("fsl",)

@@ -37,6 +37,8 @@ class RanPAC(Method):
     deviations = (
         "2,000 random features where the papers have 10,000: a Gram matrix of 32 MB instead of 800 (width=10000)",
         "the ridge is chosen in the base session alone, as in the second paper's code; the first chooses in each",
+        "that choice is among powers of ten from 1e-8 to 1e8, as in the first paper's code; the second's begins at 10",
+        "the fifth of the base images that it is made on is random, so it depends on the order of the images",
         "similarities to base classes are cosines, as the second paper's FeCAM has them; its RanPAC code has raw dot "
         "products",
         "samples come in pairs, mirrored at the mean: each has the paper's distribution, for half the work",

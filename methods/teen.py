@@ -19,12 +19,17 @@ class TEEN(PrototypeMethod):
 
     paper = "Wang et al., Few-Shot Class-Incremental Learning via Training-Free Prototype Calibration, NeurIPS 2023"
     equations = "the paper's eq. 4 to 6; unit lengths from the code (variant=code)"
+    deviations = (
+        "class means classify in session 0 too; the code takes them or the learned head, whichever scores better there",
+        "few-shot episodes use features as they are and the settings of the sessions; the paper states neither for its "
+        "few-shot table, and there is no code of it",
+    )
     baseline = "protonet"
     compared_with = ("dc-lr",)  # the paper's few-shot table
     variants = ({"variant": "paper"},)
     defaults = (
         Default({"dataset": "cifar100"}, {"shift_weight": 0.1}, origin="code"),
-        Default({"variant": "paper"}, {"shift_weight": 0.5, "tau": 16.0}, origin="paper"),
+        Default({"variant": "paper"}, {"shift_weight": 0.5}, origin="paper"),
         Default({"variant": "paper", "dataset": "cifar100"}, {"shift_weight": 0.9}, origin="paper"),
     )
 

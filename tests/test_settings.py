@@ -48,6 +48,11 @@ def test_assignments_need_a_name_and_a_value(pair):
         split_assignments([pair])
 
 
+def test_a_name_has_one_value():
+    with pytest.raises(UsageError, match="--set names tau twice: give it one value"):
+        split_assignments(["tau=4", "tau = 8"])
+
+
 @pytest.mark.parametrize("value", ["1.5", "-0.1"])
 def test_ranges_are_checked(value):
     with pytest.raises(UsageError, match=r"shift_weight=.* must be between 0 and 1"):

@@ -30,7 +30,7 @@ class PrototypesReport:
             cells = [label]
             for nearness in kinds.values():
                 of = nearness.summaries()
-                gain = f"{of['gain'].mean:+.4f} ({of['gain'].low:+.4f} to {of['gain'].high:+.4f})"
+                gain = f"{of['gain'].mean:+.4f} ({interval(of['gain'], signed=True, digits=4)})"
                 closer = f"{of['closer'].mean:.1f} ({interval(of['closer'])})"
                 cells += [f"{of['before'].mean:.4f}", f"{of['after'].mean:.4f}", gain, closer]
             lines.append(cells)

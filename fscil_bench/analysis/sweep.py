@@ -112,8 +112,7 @@ def _named(point: Configured) -> Iterator[None]:
     try:
         yield
     except FscilError as error:
-        settings = " ".join(f"{key}={value}" for key, value in point.changed.items())
-        raise type(error)(f"{point.name} {settings}: {error}") from error
+        raise type(error)(f"{point.label}: {error}") from error
 
 
 @dataclass(frozen=True)

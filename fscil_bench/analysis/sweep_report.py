@@ -11,7 +11,7 @@ import numpy as np
 from fscil_bench.analysis.plots import Band, heat_maps, lines
 from fscil_bench.analysis.sweep import Point, best_point
 from fscil_bench.files import plain
-from fscil_bench.markdown import csv_text, spread, summary_cells
+from fscil_bench.markdown import counted, csv_text, spread, summary_cells
 from fscil_bench.metrics import HEADLINE, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 
@@ -55,11 +55,17 @@ class Report:
         found = []
         for metric in CHOICES:
             best = best_point(self.grid, metric)
-            found.append([f"best {HEADLINE[metric]}", *self._cells(best), str(self.as_good(best, metric))])
+            as_good = self.as_good(best, metric)
+            found.append([f"best {HEADLINE[metric]}", *self._cells(best), "–" if as_good is None else str(as_good)])
         return found + [[name, *self._cells(point), ""] for name, point in self.given.items()]
 
-    def as_good(self, best: Point, metric: str) -> int:
-        """Points whose paired difference from the best has an interval that reaches 0, the best among them."""
+    def as_good(self, best: Point, metric: str) -> int | None:
+        """Points whose paired difference from the best has an interval that reaches 0, the best among them.
+
+        Not known of a single draw, which gives no interval.
+        """
+        if self.draws < 2:
+            return None
         gaps = [summarise(best.headline[metric] - point.headline[metric]) for point in self.grid if point is not best]
         return 1 + sum(not gap.low > 0 for gap in gaps)
 
@@ -109,7 +115,7 @@ class Report:
 
     def draw(self, path: Path) -> bool:
         """A heat map of two axes or a line plot of one; False, and no picture, for more."""
-        title = f"{self.method} on {self.protocol.name}, {self.backbone}, {self.draws} draws"
+        title = f"{self.method} on {self.protocol.name}, {self.backbone}, {counted(self.draws, 'draw')}"
         title += "" if self.protocol.is_validation else " (test images: not for choosing)"
         long = {axis: values for axis, values in self.axes.items() if len(values) > 1} or self.axes
         if len(long) > 2:

@@ -96,9 +96,14 @@ class Recipe:
         """The square that the network sees in training in `epoch`, counted from 0."""
         return self.growth[epoch * len(self.growth) // self.epochs] if self.growth else self.size
 
+    @property
+    def has_virtual_classes(self) -> bool:
+        """Whether the network learns classes that stand for those to come."""
+        return self.objective == FACT
+
     def mixes_at(self, epoch: int) -> bool:
         """Whether FACT's losses count in `epoch`, counted from 0."""
-        return self.objective == FACT and epoch >= self.mix_from
+        return self.has_virtual_classes and epoch >= self.mix_from
 
     def test_view(self) -> View:
         return View(self.size, self.resize, self.squash, self.interpolation)

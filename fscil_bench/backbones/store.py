@@ -37,6 +37,18 @@ class Backbone:
         """What it was trained for; cards say so unless it was plain cross-entropy."""
         return str(self.card["recipe"].get("objective", CROSS_ENTROPY))
 
+    def require_suits(self, method: str, objective: str | None) -> None:
+        """Fail if a method needs another objective than this was trained for."""
+        if not self.suits(objective):
+            raise UsageError(
+                f"method {method} needs a backbone trained for the objective {objective}; {self.id} was not: pass one "
+                "with --backbone"
+            )
+
+    def suits(self, objective: str | None) -> bool:
+        """Whether methods that need an objective (most need none) can run on it."""
+        return objective in (None, self.objective)
+
     def checksum(self, name: str) -> str:
         """What the card says one of its files must be."""
         if name not in self.card["files"]:

@@ -128,7 +128,7 @@ def train(
     """
     if (held_out is None) != (plan.select == "last"):
         raise ValueError("held-out images are needed for, and only for, selection by them")
-    if (plan.recipe.objective == FACT) != (plan.n_virtual > 0):
+    if plan.recipe.has_virtual_classes != (plan.n_virtual > 0):
         raise ValueError(f"virtual classes are needed for, and only for, the objective {FACT}")
     require_network(plan.recipe.network)  # unknown names are refused before the start
     make_pipeline(plan.recipe.augment)

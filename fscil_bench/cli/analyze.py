@@ -11,7 +11,8 @@ from fscil_bench.analysis import require_sessions
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import FEW, MANY, load_protocol
-from fscil_bench.registry import configure, loadable, require_method
+from fscil_bench.registry import configure, load_method, loadable, require_method
+from fscil_bench.settings import labelled
 
 if TYPE_CHECKING:
     from fscil_bench.evaluate import Arena
@@ -240,12 +241,10 @@ def _labelled(arena: "Arena", names: Iterable[str], required: Collection[str]) -
     wanted = list(dict.fromkeys(names))
     found = {}
     for task in tasks_for(wanted, arena.protocol.name, [arena.backbone]):
-        label = " ".join([task.method, *(f"{key}={value}" for key, value in task.settings.items())])
-        found[label] = configure(task.method, task.dataset, task.settings)
+        found[labelled(task.method, task.settings)] = configure(task.method, task.dataset, task.settings)
     for name in wanted:
         if name not in found:
-            problem = f"method {name} needs a backbone of another objective than {arena.backbone.id}"
             if name in required:
-                raise UsageError(f"{problem}: pass one with --backbone")
-            note(f"Left out: {problem}")
+                arena.backbone.require_suits(name, load_method(name).objective)
+            note(f"Left out: method {name} needs a backbone of another objective than {arena.backbone.id}")
     return found

@@ -106,7 +106,7 @@ def train(
 
     protocol = load_protocol(dataset)
 
-    from fscil_bench.backbones.recipes import FACT, load_recipe
+    from fscil_bench.backbones.recipes import load_recipe
 
     published = load_recipe(recipe, dataset)
     given = split_assignments(settings)
@@ -123,7 +123,7 @@ def train(
     plan = Plan(
         recipe=changed,
         n_classes=protocol.base,
-        n_virtual=len(protocol.classes) - protocol.base if changed.objective == FACT else 0,
+        n_virtual=len(protocol.classes) - protocol.base if changed.has_virtual_classes else 0,
         seed=seed,
         select=select,
         val_per_class=val_per_class,
@@ -267,8 +267,7 @@ def storage(
     if out is not None and out.exists():
         raise UsageError(f"--out {out} is there already: name a new folder")
     arena = Arena(dataset, name)
-    fitting = (None, arena.backbone.objective)
-    chosen = methods or [method for method in loadable() if load_method(method).objective in fitting]
+    chosen = methods or [method for method in loadable() if arena.backbone.suits(load_method(method).objective)]
     if out is not None:
         arena.backbone.file(WEIGHTS)  # said before the work, not after it
     effects = []

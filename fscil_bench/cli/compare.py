@@ -55,6 +55,8 @@ def compare(
 
     needed = next((need for name in methods if (need := load_method(name).objective)), None)
     found = find_backbone(backbone) if backbone else default_backbone(protocol, needed)
+    for name in filter(None, (*methods, baseline)):
+        found.require_suits(name, load_method(name).objective)
     base = baseline or declared_baseline(methods, dataset)
     named = [name for name in dict.fromkeys((*methods, base)) if name]
     shown = named if methods else []

@@ -72,8 +72,11 @@ def fsl(
 
     configured = configure(method, dataset, given)
     other = baseline or installed(configured.baseline)
+    minus = configure(other, dataset) if other else None
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, objective=configured.method.objective)
+    for each in filter(None, (configured, minus)):
+        arena.require(each, "fsl")
     count = episodes or full_episodes(costly="fsl" in configured.method.costly)
     plan = Plan(tuple(sorted(set(shots))), ways, queries, count, seed)
     place = record_path(out, configured, arena.protocol, arena.backbone, "fsl")
@@ -82,9 +85,9 @@ def fsl(
             result = arena.play(configured, plan, advance)
         store_unless_fuller(place, episode_record(result), lambda: store_episodes(place, result))
     differences = {}
-    if other is not None:
+    if minus is not None:
         with counter(f"{other}, episodes", count) as advance:
-            base = arena.play(configure(other, dataset), plan, advance)
+            base = arena.play(minus, plan, advance)
         differences = differences_in_episodes(result.played, base.played)
     if as_json:
         by_shots = plain({str(key): vars(summary) for key, summary in differences.items()})

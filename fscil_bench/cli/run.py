@@ -64,8 +64,11 @@ def run(
 
     configured = configure(method, dataset, given)
     other = baseline or installed(configured.baseline)
+    minus = configure(other, dataset) if other else None
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, data_root, objective=configured.method.objective)
+    for each in filter(None, (configured, minus)):
+        arena.require(each)
     if names or draws is not None:
         chosen = arena.draws([*names, *(f"random:{seed}" for seed in range(draws or 0))])
     else:
@@ -78,9 +81,9 @@ def run(
             result = arena.run(configured, chosen, advance)
         store_unless_fuller(place, as_record(result), lambda: store(place, result))
     differences = {}
-    if other is not None and result.random:
+    if minus is not None and result.random:
         with counter(f"{other}, draws", len(chosen)) as advance:
-            base = arena.run(configure(other, dataset), chosen, advance)
+            base = arena.run(minus, chosen, advance)
         differences = differences_between(as_record(result), as_record(base))
     if as_json:
         by_metric = plain({key: vars(summary) for key, summary in differences.items()})

@@ -15,7 +15,6 @@ from fscil_bench.published import published_episodes
 
 def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapping[int, Summary]) -> None:
     configured, protocol, plan = result.configured, result.split.protocol, result.played.plan
-    changed = "".join(f" {key}={value}" for key, value in configured.changed.items())
     published = {} if configured.changed else published_episodes(configured.name, protocol.dataset)
     columns = ["", "accuracy", "95 % interval", "sd"]
     columns += [f"minus {baseline}, paired", "95 % interval"] if differences else []
@@ -26,8 +25,7 @@ def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapp
         if gap := differences.get(shots):
             row += [number(gap.mean, signed=True), interval(gap, signed=True)]
         rows.append([*row, *([number(published.get(plan.name(shots)))] if published else [])])
-    show_table(f"{configured.name}{changed} on {protocol.name}, {plan.count} episodes, seed {plan.seed}", columns, rows)
-    settings = ", ".join(f"{key}={value} ({configured.origins[key]})" for key, value in configured.settings.items())
+    show_table(f"{configured.label} on {protocol.name}, {plan.count} episodes, seed {plan.seed}", columns, rows)
     show_notes(
         [
             f"Accuracy: the mean over episodes of {plan.ways} new classes with as many labelled images each as shots, "
@@ -36,7 +34,7 @@ def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapp
             *([f"Published numbers are of {other_conditions(protocol)}"] if published else ()),
             f"Backbone: {result.backbone.id}",
             *filter(None, [pretraining_note(result.backbone.card)]),
-            f"Settings: {settings or 'none'}",
+            f"Settings: {configured.explained}",
         ]
     )
 

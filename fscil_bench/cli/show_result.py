@@ -16,8 +16,7 @@ from fscil_bench.words import ALL_DEFINITIONS, MEMORY, memory_and_privileges, pr
 
 def show_result(result: Result, baseline: str | None, differences: Mapping[str, Summary]) -> None:
     name, protocol = result.configured.name, result.split.protocol
-    changed = "".join(f" {key}={value}" for key, value in result.configured.changed.items())
-    title = f"{name}{changed} on {protocol.name}"
+    title = f"{result.configured.label} on {protocol.name}"
     published, remark = published_row(name, protocol.name) or (None, "")
     show_table(
         f"{title}, by session",
@@ -79,7 +78,6 @@ def _conditions(result: Result) -> list[str]:
     configured, card = result.configured, result.backbone.card
     learned = card["session0"].get(result.split.protocol.name, {}).get("learned_head")
     head = f"its learned head scores {number(learned)} in session 0 (not in PD)" if learned else "no learned head"
-    settings = ", ".join(f"{key}={value} ({configured.origins[key]})" for key, value in configured.settings.items())
     privileges, exemplars = configured.method.privileges, configured.method.exemplars
     used = [f"{MEMORY.capitalize()}: {memory_and_privileges(privileges, exemplars)}"] if privileges else []
     spread = ["Intervals: 95 %, Student-t, of the mean over draws of support images; all on this one backbone"]
@@ -89,7 +87,7 @@ def _conditions(result: Result) -> list[str]:
         *(spread if result.random else ()),
         f"Backbone: {result.backbone.id}; {head}",
         *filter(None, [pretraining_note(card)]),
-        f"Settings: {settings or 'none'}",
+        f"Settings: {configured.explained}",
         f"Draws: {_draws(result)}",
     ]
 

@@ -11,7 +11,7 @@ from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
 from fscil_bench.registry import Configured, configure, load_method, require_method
-from fscil_bench.settings import as_text, split_assignments
+from fscil_bench.settings import as_text, assignments, split_assignments
 
 if TYPE_CHECKING:
     from fscil_bench.analysis.sweep import Point
@@ -76,6 +76,7 @@ def sweep(
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import exclusive, require_writable, sha256_json, write_bytes
+    from fscil_bench.markdown import counted
     from fscil_bench.metrics import HEADLINE
 
     require_writable(out, "--out")
@@ -97,7 +98,8 @@ def sweep(
     if as_json:
         click.echo(json.dumps({**report.as_data(), "csv": str(table), "png": str(picture) if drawn else None}))
         return
-    title = f"{method} on {dataset}, {arena.backbone.id}: {len(points)} points, last session, mean over {draws} draws"
+    amount = f"{counted(len(points), 'point')}, last session, mean over {counted(draws, 'draw')}"
+    title = f"{method} on {dataset}, {arena.backbone.id}: {amount}"
     columns = ["", "settings", *HEADLINE.values(), "points as good"]
     show_table(f"{title} ± half of its 95 % interval (sd)", columns, report.rows(), left=2)
     click.echo("Points as good: their paired difference from the best has a 95 % interval that reaches 0.")
@@ -133,6 +135,5 @@ def _given(method: str, dataset: str, fixed: dict[str, str]) -> dict[str, Config
     for variant in load_method(method).variants if "+" not in method else ():
         texts = {key: as_text(value) for key, value in variant.items()}
         if not texts.keys() & fixed.keys():
-            name = " ".join(f"{key}={value}" for key, value in texts.items())
-            found[name] = configure(method, dataset, {**fixed, **texts})
+            found[assignments(texts)] = configure(method, dataset, {**fixed, **texts})
     return found

@@ -17,7 +17,7 @@ from fscil_bench.protocols import full_episodes, load_protocol
 from fscil_bench.protocols.episodes import Plan, RefusedEpisodesError
 from fscil_bench.records import STANDARD, Kind, read_record
 from fscil_bench.registry import configure, load_method, loadable
-from fscil_bench.settings import as_text
+from fscil_bench.settings import as_text, labelled
 
 if TYPE_CHECKING:
     from fscil_bench.evaluate import Arena
@@ -36,9 +36,8 @@ class Task:
     kind: Kind = "fscil"
 
     def __str__(self) -> str:
-        settings = "".join(f" {key}={value}" for key, value in self.settings.items())
         what = ", few-shot episodes" if self.kind == "fsl" else ""
-        return f"{self.method}{settings} on {self.dataset}, {Path(self.backbone).name}{what}"
+        return f"{labelled(self.method, self.settings)} on {self.dataset}, {Path(self.backbone).name}{what}"
 
 
 def tasks_for(
@@ -52,7 +51,7 @@ def tasks_for(
     for name in methods:
         kind = load_method(name)
         for backbone in backbones:
-            if kind.objective not in (None, backbone.objective):
+            if not backbone.suits(kind.objective):
                 continue
             protocol = load_protocol(dataset or backbone.card["dataset"])
             if protocol.is_validation and dataset is None:  # for choosing settings, not for ranking
@@ -105,7 +104,7 @@ def _rows_with_tasks(records: Path, backbones: Sequence[Backbone]) -> list[tuple
 
 
 def cheap() -> list[str]:
-    """The methods that load and call nothing of theirs costly."""
+    """The methods that load and declare no kind of row of theirs costly."""
     return [name for name in loadable() if not load_method(name).costly]
 
 

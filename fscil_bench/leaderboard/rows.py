@@ -16,6 +16,7 @@ from fscil_bench.metrics import Metrics, Summary, summarise
 from fscil_bench.protocols import FEW, MANY, full_episodes, load_protocol
 from fscil_bench.protocols.episodes import QUERIES, SEED, SHOTS, WAYS
 from fscil_bench.records import Kind, read_record, unpack_counts
+from fscil_bench.settings import labelled
 from fscil_bench.words import REFERENCE, memory_and_privileges
 
 Values = npt.NDArray[np.float64]
@@ -41,7 +42,7 @@ class Row:
 
     @property
     def label(self) -> str:
-        return " ".join([self.method, *(f"{key}={value}" for key, value in self.user_settings.items())])
+        return labelled(self.method, self.user_settings)
 
     @property
     def kind(self) -> Kind:

@@ -141,7 +141,7 @@ def _difference_table(comparison: Comparison) -> str:
 
 
 def _session_table(protocol: Protocol, rows: Sequence[Row], metric: str) -> str:
-    lines = [[row.shown, *(number(v) for v in row.by_session(metric).mean(axis=0))] for row in rows]
+    lines = [[row.shown, *(number(summarise(v).mean) for v in row.by_session(metric).T)] for row in rows]
     return table(["method", *(str(t) for t in range(protocol.sessions + 1))], lines)
 
 

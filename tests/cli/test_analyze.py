@@ -117,6 +117,12 @@ def test_prototypes_tell_how_near_they_are(analyze, tmp_path):
     assert data["teen"]["centred"]["after"]["mean"] == pytest.approx(sum(of_teen) / 40, abs=1e-6)
 
 
+def test_one_draw_has_no_interval(cli, toy_backbone):
+    done = cli("analyze", "prototypes", "teen", "--dataset", "cifar100", "--backbone", toy_backbone(), "--draws", "1")
+    assert "nan" not in done.out
+    assert "(–)" in done.out
+
+
 @pytest.mark.parametrize("what", ["offset", "prototypes"])
 def test_wrong_names_exit_with_2(analyze, cli, what):
     assert "did you mean 'teen'" in analyze(what, "ten").error_line
@@ -138,7 +144,7 @@ def test_a_method_of_another_objective_is_named_if_asked_for_and_left_out_if_not
     monkeypatch.setattr(TEEN, "objective", "special")
     done = analyze("offset", "teen")
     assert done.code == 2
-    assert "method teen needs a backbone of another objective than toy" in done.error_line
+    assert "method teen needs a backbone trained for the objective" in done.error_line
     rest = analyze("offset")
     assert rest.code == 0, rest.err
     assert "Left out: method teen" in rest.err

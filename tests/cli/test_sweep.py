@@ -65,6 +65,14 @@ def test_the_best_point_is_the_best(sweep):
     assert data["given"]["variant=paper"]["settings"]["shift_weight"] == 0.9
 
 
+def test_one_draw_tells_nothing_of_points_as_good(sweep):
+    done = sweep(*GRID, "--draws", "1")
+    assert "6 points, last session, mean over 1 draw ±" in done.out
+    best = next(line for line in done.out.splitlines() if line.startswith("| best HMean"))
+    assert best.endswith("| – |")
+    assert json.loads(sweep(*GRID, "--draws", "1", "--json").out)["best"]["hmean"]["as_good"] is None
+
+
 def test_a_second_sweep_reads_the_first(sweep, monkeypatch):
     first = sweep(*GRID)
     assert "on disk" not in first.err

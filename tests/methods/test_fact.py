@@ -1,5 +1,7 @@
 """FACT's inference against a slow, literal transcription, and TEEN on top of it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -79,9 +81,19 @@ def test_without_the_virtual_view_it_ranks_as_protonet():
 
 
 def test_a_backbone_of_another_objective_is_refused(cli, toy_backbone):
-    done = cli("run", "--method", "fact", "--dataset", "cifar100", "--backbone", str(toy_backbone()))
-    assert done.code == 2
-    assert "needs a backbone trained for the objective fact" in done.error_line
+    on = ("--dataset", "cifar100", "--backbone", str(toy_backbone()))
+    for call in (
+        ("run", "--method", "fact"),
+        ("run", "--method", "protonet", "--baseline", "fact"),
+        ("fsl", "--method", "protonet", "--baseline", "fact"),
+        ("compare", "fact"),
+        ("compare", "protonet", "--baseline", "fact"),
+        ("analyze", "offset", "fact"),
+    ):
+        done = cli(*call, *on)
+        assert done.code == 2, call
+        assert "needs a backbone trained for the objective fact" in done.error_line
+    assert not list(Path("runs").rglob("*.json"))  # refused before any work
 
 
 def test_base_classes_are_no_answers_in_episodes():
