@@ -57,7 +57,7 @@ def _headline(
 ) -> tuple[list[str], list[list[str]]]:
     columns = [""]
     columns += ["standard draw"] if result.standard is not None else []
-    columns += [f"mean of {len(result.random)} draws", "95 % interval", "sd"] if result.random else []
+    columns += [f"mean of {counted(len(result.random), 'draw')}", "95 % interval", "sd"] if result.random else []
     columns += [f"minus {baseline}, paired", "95 % interval"] if differences else []
     summaries = result.summaries()
     rows = []

@@ -164,6 +164,7 @@ def test_a_corrupt_image_exits_with_1_and_leaves_no_backbone(cli, tiny_cifar, tm
     [
         (("--recipe", "shrt"), "did you mean 'short'"),
         (("--set", "epochs=x"), "epochs=x is not a whole number"),
+        (("--set", "epochs=1", "--set", "epochs=2"), "--set names epochs twice"),
         (("--set", "lr=-1"), "lr must be above 0"),
         (("--set", "std=0,1,1"), "std above 0"),
         (("--set", "network=resnet21"), "unknown network 'resnet21'"),
@@ -174,7 +175,7 @@ def test_a_corrupt_image_exits_with_1_and_leaves_no_backbone(cli, tiny_cifar, tm
     ],
 )
 def test_wrong_calls_exit_with_2_before_training(cli, tiny_cifar, args, message):
-    done = cli(*TRAIN, *TINY, "--data-root", tiny_cifar, *args)
+    done = cli(*TRAIN, "--data-root", tiny_cifar, *args)
     assert done.code == 2, done.err
     assert message in done.error_line
     assert not list(home().glob("backbones/*"))
@@ -269,17 +270,20 @@ def test_absent_weights_are_named_with_their_place(cli, trained, tiny_cifar, tmp
     assert not (tmp_path / "third").exists()
 
 
-def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone):
-    folder = toy_backbone()
-    done = cli("backbone", "storage", folder, "--dataset", "cifar100", "--draws", "2", "--method", "teen", "--json")
+def test_the_effect_of_storage_is_measured_for_methods(cli, toy_backbone, monkeypatch):
+    storage = ("backbone", "storage", toy_backbone(), "--dataset", "cifar100")
+    done = cli(*storage, "--draws", "2", "--method", "teen", "--json")
     assert done.code == 0, done.err
     change = json.loads(done.out)["teen"]
     assert set(change) == {"avg_acc", "base_acc", "new_acc", "hmean", "fnr", "fpr"}
     assert max(map(abs, change.values())) < 1
-    same = cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "f16", "--draws", "2", "--json")
+    monkeypatch.setattr("fscil_bench.registry.loadable", lambda: ["fact", "protonet", "teen"])
+    same = cli(*storage, "--storage", "f16", "--draws", "2", "--json")
     assert same.code == 0, same.err
-    assert not any(value for effect in json.loads(same.out).values() for value in effect.values())
-    assert cli("backbone", "storage", folder, "--dataset", "cifar100", "--storage", "int4").code == 2
+    effects = json.loads(same.out)
+    assert set(effects) == {"protonet", "teen"}  # fact does not suit this backbone
+    assert not any(value for effect in effects.values() for value in effect.values())
+    assert cli(*storage, "--storage", "int4").code == 2
 
 
 def test_a_backbone_is_stored_smaller(cli, trained, tmp_path, read):
