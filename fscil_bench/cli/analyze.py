@@ -50,6 +50,7 @@ def analyze() -> None:
 @_methods
 @_options
 @click.option("--baseline", help="The method that the others are held against. [default: what most build on]")
+@click.option("--costly", is_flag=True, help="All methods, also those that take minutes to hours.")
 def offset(
     methods: tuple[str, ...],
     dataset: str,
@@ -58,19 +59,22 @@ def offset(
     out: Path,
     as_json: bool,
     baseline: str | None,
+    costly: bool,
 ) -> None:
     """How much of a gain on new classes is a better classifier, and how much a bias towards new classes?
 
     One offset, added to all new-class scores after the last session, trades base for new accuracy. For every METHOD
-    (default: all that are not costly; a note names the others, which are included by naming every METHOD) this traces
-    the whole curve, its area and the method's own place on it, and asks how much of the method's NAcc over the baseline
-    the baseline reaches with a plain offset at the same BAcc.
+    (default: all that are not costly) this traces the whole curve, its area and the method's own place on it, and asks
+    how much of the method's NAcc over the baseline the baseline reaches with a plain offset at the same BAcc.
 
     \b
     Examples:
       fscil-bench analyze offset --dataset cifar100
       fscil-bench analyze offset teen simteen --dataset cifar100 --draws 20
+      fscil-bench analyze offset --costly --dataset cifar100 --draws 10
     """
+    if methods and costly:
+        raise UsageError("--costly is about all methods: leave it out, or name none")
     _require_names(dataset, *methods, baseline)
 
     from fscil_bench.analysis.offset import trace
@@ -80,18 +84,18 @@ def offset(
     from fscil_bench.files import require_writable, write_bytes
     from fscil_bench.leaderboard.measuring import cheap, declared_baseline
 
-    names = list(methods or cheap())
+    names = list(methods) or (loadable() if costly else cheap())
     base = baseline or declared_baseline(names, dataset)
     if base is None:
         verb = "builds" if len(names) == 1 else "build"
         raise UsageError(f"{', '.join(names)} {verb} on no other method: name one with --baseline")
     require_writable(out, "--out")
-    if not methods and (costly := [name for name in loadable() if name not in names]):
-        note(f"Left out, as costly: {', '.join(costly)}. To include any, name every METHOD that you want.")
+    if not methods and (left := [name for name in loadable() if name not in names]):
+        note(f"Left out, as costly: {', '.join(left)}. --costly takes them too.")
     arena = Arena(dataset, backbone)
     traced = {}
     for label, configured in _labelled(arena, [base, *names], {base, *methods}).items():
-        count = draws or (FEW if "fscil" in configured.method.costly else MANY)
+        count = draws or (FEW if configured.method.costly else MANY)
         chosen = arena.draws(f"random:{seed}" for seed in range(count))
         with counter(f"{label}, draws", count) as advance:
             traced[label] = trace(configured.method, arena.split, chosen, advance)

@@ -35,10 +35,7 @@ def _session_rows(result: Result) -> list[list[str]]:
         if result.standard is not None:
             rows.append([f"{title}, standard draw", *map(number, values[result.standard])])
         if result.random:
-            of = (
-                f"mean of {len(result.random)} draws" if len(result.random) > 1 else result.walk.draws[result.random[0]]
-            )
-            rows.append([f"{title}, {of}", *map(number, np.mean(values[result.random], axis=0))])
+            rows.append([f"{title}, {_of_draws(result)}", *map(number, np.mean(values[result.random], axis=0))])
     return rows
 
 
@@ -57,7 +54,7 @@ def _headline(
 ) -> tuple[list[str], list[list[str]]]:
     columns = [""]
     columns += ["standard draw"] if result.standard is not None else []
-    columns += [f"mean of {counted(len(result.random), 'draw')}", "95 % interval", "sd"] if result.random else []
+    columns += [_of_draws(result), "95 % interval", "sd"] if result.random else []
     columns += [f"minus {baseline}, paired", "95 % interval"] if differences else []
     summaries = result.summaries()
     rows = []
@@ -84,7 +81,7 @@ def _conditions(result: Result) -> list[str]:
     return [
         *used,
         *privilege_notes(privileges),
-        *(spread if result.random else ()),
+        *(spread if len(result.random) > 1 else ()),
         f"Backbone: {result.backbone.id}; {head}",
         *filter(None, [pretraining_note(card)]),
         f"Settings: {configured.explained}",
@@ -103,6 +100,12 @@ def _caveats(result: Result, published: PublishedRow, remark: str) -> list[str]:
             if cell.doubt
         ),
     ]
+
+
+def _of_draws(result: Result) -> str:
+    """What the numbers over random draws are: a mean, or those of the one draw."""
+    count = len(result.random)
+    return f"mean of {count} draws" if count > 1 else result.walk.draws[result.random[0]]
 
 
 def _draws(result: Result) -> str:

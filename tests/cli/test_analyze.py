@@ -83,6 +83,21 @@ def test_offset_names_the_costly_methods_that_it_leaves_out(analyze):
     assert "as costly" not in analyze("offset", "teen").err
 
 
+def test_offset_takes_the_costly_methods_if_told(analyze, cli, toy_backbone, monkeypatch):
+    monkeypatch.setattr("fscil_bench.cli.analyze.loadable", lambda: ["knn", "protonet"])
+    monkeypatch.setattr("fscil_bench_methods.knn.NearestNeighbour.costly", ("fsl",))
+    done = analyze("offset", "--costly")
+    assert done.code == 0, done.err
+    assert "Left out" not in done.err
+    assert "\n| knn | 4 |" in done.out
+    by_default = cli("analyze", "offset", "--costly", "--dataset", "cifar100", "--backbone", toy_backbone("other"))
+    assert "\n| protonet | 100 |" in by_default.out
+    assert "\n| knn | 10 |" in by_default.out
+    both = analyze("offset", "teen", "--costly")
+    assert both.code == 2
+    assert "--costly is about all methods: leave it out, or name none" in both.error_line
+
+
 def test_what_no_offset_reaches_is_a_dash_and_explained(analyze, monkeypatch):
     monkeypatch.setattr(
         "fscil_bench.analysis.offset.Curves.new_acc_at", lambda self, base_acc: np.full_like(base_acc, np.nan)
