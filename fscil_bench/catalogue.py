@@ -67,7 +67,7 @@ def _setting(kind: type[Method], field: "dataclasses.Field[Any]") -> dict[str, A
         for rule in kind.defaults
         if field.name in rule.values
     ]
-    facts = {"origin": "code", **{key: field.metadata.get(key) for key in keys if key in field.metadata}}
+    facts = {"origin": "own", **{key: field.metadata.get(key) for key in keys if key in field.metadata}}
     return {"name": field.name, "default": field.default, **facts, "elsewhere": rules}
 
 
@@ -100,7 +100,7 @@ def _lines(kind: type[Method], field: "dataclasses.Field[Any]") -> list[list[str
     """A setting's default, and below it the defaults that hold elsewhere."""
     low, high = field.metadata.get("low"), field.metadata.get("high")
     between = f"{low} to {high}" if high is not None else f"from {low}" if low is not None else ""
-    first = [f"`{field.name}`", as_text(field.default), field.metadata.get("origin", "code"), between]
+    first = [f"`{field.name}`", as_text(field.default), field.metadata.get("origin", "own"), between]
     elsewhere = [rule for rule in kind.defaults if field.name in rule.values]
     return [
         [*first, field.metadata.get("meaning", "")],

@@ -49,6 +49,9 @@ def _essence(source: str) -> str:
             node.body = node.body[1:] or [ast.Pass()]
         if isinstance(node, ast.ClassDef):
             node.body = [statement for statement in node.body if not _only_says(statement)] or [ast.Pass()]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setting":
+            node.args = node.args[:1]  # not what it means
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg not in ("meaning", "origin")]
     return ast.unparse(tree)
 
 

@@ -254,8 +254,7 @@ def _minimise(state: _State, tol: float, max_iter: int) -> Tensor:
     steepest = state.data.steepest(state.gradient)
     raise FscilError(
         f"logistic regression: {int(open_.sum())} of {count} problems have not converged after {max_iter} "
-        f"iterations (gradient {float(steepest[open_].max()):.1e}, wanted {tol:.1e}): raise max_iter, loosen tol, or "
-        "lower C"
+        f"iterations (gradient {float(steepest[open_].max()):.1e}, wanted {tol:.1e}): loosen tol, or lower c"
     )
 
 

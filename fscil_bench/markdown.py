@@ -43,21 +43,24 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 
 
 
 def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """CSV of lines that have the same keys; what is not defined is left empty."""
+    """CSV of lines that have the same keys; numbers are rounded, what is not defined is left empty."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _cell(value) for key, value in line.items()} for line in lines)
+    writer.writerows({key: rounded(value) for key, value in line.items()} for line in lines)
     return text.getvalue()
 
 
-def summary_cells(name: str, summary: Summary) -> dict[str, float]:
-    """A summary's cells in a line of CSV."""
+def summary_cells(name: str, summary: Summary | None) -> dict[str, float | None]:
+    """A summary's cells in a line of CSV, empty if there is none."""
     parts = ("mean", "sd", "low", "high")
-    return {f"{name}_{part}": getattr(summary, part) for part in parts}
+    return {f"{name}_{part}": None if summary is None else getattr(summary, part) for part in parts}
 
 
-def _cell(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """A number as CSV and JSON have it, empty where it is not defined; anything else as it is."""
+    if value is None:
+        return ""
     if not isinstance(value, float):
         return value
-    return "" if math.isnan(value) else round(value, DIGITS)
+    return "" if math.isnan(value) else round(float(value), DIGITS)

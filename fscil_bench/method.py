@@ -62,7 +62,7 @@ class Default:
 
 
 def setting(
-    default: Any, meaning: str, *, origin: Origin = "code", low: float | None = None, high: float | None = None
+    default: Any, meaning: str, *, origin: Origin = "own", low: float | None = None, high: float | None = None
 ) -> Any:
     """A setting of a method: a dataclass field with its meaning, its range, and where its default comes from."""
     return field(default=default, metadata={"meaning": meaning, "origin": origin, "low": low, "high": high})

@@ -114,6 +114,11 @@ def load_method(name: str) -> "type[Method]":
         raise FscilError(f"method '{name}' ({entry.value}) is not a subclass of fscil_bench.method.Method")
     if any(isinstance(value, dataclasses.Field) for value in vars(loaded).values()):
         raise FscilError(f"method '{name}' ({entry.value}) has settings but lacks @dataclass(kw_only=True)")
+    if ("exemplars" in loaded.privileges) != (loaded.exemplars > 0):
+        raise FscilError(
+            f"method '{name}' ({entry.value}) declares exemplars = {loaded.exemplars} and privileges = "
+            f"{loaded.privileges}: what keeps exemplars names that privilege and their number, both or neither"
+        )
     return loaded
 
 
@@ -197,7 +202,7 @@ def _defaults(kind: "type[Method]", dataset: str, user: Mapping[str, Any]) -> tu
     """Values and origins of all settings before the user's own, which may decide which defaults hold."""
     fields = [f for f in dataclasses.fields(kind) if f.init]
     values = {f.name: _plain_default(kind, f) for f in fields}
-    origins = {f.name: f.metadata.get("origin", "code") for f in fields}
+    origins = {f.name: f.metadata.get("origin", "own") for f in fields}
     images = load_protocol(dataset).dataset  # a validation protocol has the defaults of its dataset
     for rule in kind.defaults:
         facts = {"dataset": images, **values, **user}

@@ -6,8 +6,8 @@ def test_contract():
     check_method("my-method")
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 
 import torch
@@ -72,6 +72,7 @@ def check_method(name: str, dataset: str = "cifar100", given: Mapping[str, str] 
     _check_queries(make, data)
     _check_encode(make, data)
     _check_forks(make, data)
+    _check_memory(make, data)
     _check_episodes(make, data)
     if method.classwise:
         _check_classwise(make, data)
@@ -169,6 +170,33 @@ def _check_forks(make: Make, data: Toy) -> None:
         assert torch.equal(alone.scores(rows), fork.scores(rows)), (
             "forks share state: add_session must set attributes anew, not change them in place"
         )
+
+
+def _check_memory(make: Make, data: Toy) -> None:
+    """No more images of an earlier session are kept than declared; images that are kept changed are not found."""
+    method = _fitted(make, data.base)
+    for support in data.sessions:
+        method.add_session(_given(method, support, 0))
+    rows = [tensor.double().reshape(-1, DIM) for tensor in _tensors(vars(method)) if tensor.shape[-1:] == (DIM,)]
+    shots = data.sessions[0].features[0]  # [way, shot, d]
+    found = (shots[:, :, None] == torch.cat([shots.new_empty(0, DIM), *rows])).all(dim=-1).any(dim=-1)
+    most = int(found.sum(dim=-1).max())
+    assert most <= method.exemplars, (
+        f"keeps {most} images of a class for later sessions and declares {method.exemplars}: name the privilege "
+        "'exemplars' and set their number"
+    )
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """Every tensor that can be reached from a value."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (tensor for part in value.values() for tensor in _tensors(part))
+    elif isinstance(value, list | tuple | set):
+        yield from (tensor for part in value for tensor in _tensors(part))
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from _tensors(vars(value))
 
 
 def _check_episodes(make: Make, data: Toy) -> None:

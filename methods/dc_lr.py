@@ -58,10 +58,12 @@ class DistributionCalibration(TukeyLogisticRegression):
     episode_block = 4
     variants = ({"variant": "corrected"},)
 
-    k: int = setting(2, "how many base classes an image borrows from", low=1)
-    alpha: float = setting(0.21, "what is added to the borrowed covariance", low=0)
-    episode_samples: int = setting(750, "features drawn for a class in an episode", low=1)
-    variant: Literal["code", "corrected"] = setting("code", "raw base statistics and alpha everywhere, or corrected")
+    k: int = setting(2, "how many base classes an image borrows from", origin="code", low=1)
+    alpha: float = setting(0.21, "what is added to the borrowed covariance", origin="code", low=0)
+    episode_samples: int = setting(750, "features drawn for a class in an episode", origin="code", low=1)
+    variant: Literal["code", "corrected"] = setting(
+        "code", "raw base statistics and alpha everywhere, or corrected", origin="code"
+    )
 
     donors: Gaussians = field(init=False, repr=False, compare=False)
     stock: Stock | None = field(init=False, repr=False, compare=False, default=None)  # of noise, for episodes

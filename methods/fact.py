@@ -36,10 +36,12 @@ class FACT(PrototypeMethod):
         "the paper has no few-shot episodes; there the mixed inference is over the episode's classes",
     )
 
-    eta: float = setting(0.1, "weight of the virtual prototypes' view", low=0, high=1)
-    top: int = setting(40, "how many virtual prototypes count for a query, the nearest", low=1)
+    eta: float = setting(0.1, "weight of the virtual prototypes' view", origin="code", low=0, high=1)
+    top: int = setting(40, "how many virtual prototypes count for a query, the nearest", origin="code", low=1)
     variant: Literal["code", "classes"] = setting(
-        "code", "class means at unit length in every dimension over classes (code) or each for itself (classes)"
+        "code",
+        "class means at unit length in every dimension over classes (code) or each for itself (classes)",
+        origin="code",
     )
 
     virtual: Tensor = field(init=False, repr=False, compare=False)  # D: [V, d], unit length

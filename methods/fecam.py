@@ -50,13 +50,13 @@ class FeCAM(PrototypeMethod):
     )
     costly = ("fsl",)
 
-    power: float = setting(0.5, "lambda of Tukey's ladder of powers; 1 leaves features alone", low=0.01)
+    power: float = setting(0.5, "lambda of Tukey's ladder of powers; 1 leaves features alone", origin="code", low=0.01)
     # The same for all datasets, and of these the best:
     # `fscil-bench sweep --method fecam --dataset cifar100-val --grid shrinkage=1,2,3,5,7,10,15,20,30,50,100,300,1000`.
     shrinkage: float = setting(
         10.0, "gamma_1 = gamma_2: mean variance and covariance added, twice", origin="val", low=1e-6
     )
-    tau: float = setting(16.0, "sharpness of the softmax over base prototypes", low=0)
+    tau: float = setting(16.0, "sharpness of the softmax over base prototypes", origin="code", low=0)
 
     covariances: Covariances = field(init=False, repr=False, compare=False)  # of the base classes
     shares: tuple[Tensor, ...] = field(init=False, repr=False, compare=False)  # [*, W, B] of each session

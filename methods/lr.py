@@ -40,7 +40,9 @@ class LogisticRegression(Method):
     # At scikit-learn's 1e-4 a fit ends so early that numbers depend on the order of summation, so on threads.
     tol: float = setting(1e-8, "largest entry of the gradient at which a fit ends", origin="own", low=1e-12)
     episode_tol: float = setting(1e-4, "the same in an episode: scikit-learn's", origin="code", low=1e-6)
-    c: float = setting(1.0, "C of the logistic regression: the weight of the data against the penalty", low=1e-6)
+    c: float = setting(
+        1.0, "C of the logistic regression: the weight of the data against the penalty", origin="code", low=1e-6
+    )
 
     axes: Axes | None = field(init=False, repr=False, compare=False, default=None)  # that features are turned to
     base: tuple[Tensor, ...] = field(init=False, repr=False, compare=False)  # [B, samples, d]; none in an episode

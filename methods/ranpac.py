@@ -54,11 +54,13 @@ class RanPAC(Method):
     sampled = True
 
     width: int = setting(2000, "how many random features", origin="own", low=1)
-    variant: Literal["calibrated", "shots"] = setting("calibrated", "samples (second paper) or shots (first paper)")
-    samples: int = setting(800, "samples that stand for a new class", low=1)
+    variant: Literal["calibrated", "shots"] = setting(
+        "calibrated", "samples (second paper) or shots (first paper)", origin="code"
+    )
+    samples: int = setting(800, "samples that stand for a new class", origin="code", low=1)
     episode_samples: int = setting(100, "samples that stand for a class in an episode", origin="own", low=1)
-    own: float = setting(0.9, "weight of a new class's own mean against the base mixture", low=0, high=1)
-    tau: float = setting(16.0, "sharpness of the softmax over base means", low=0)
+    own: float = setting(0.9, "weight of a new class's own mean against the base mixture", origin="code", low=0, high=1)
+    tau: float = setting(16.0, "sharpness of the softmax over base means", origin="code", low=0)
 
     projection: Tensor = field(init=False, repr=False, compare=False)  # [d, M]
     means: Tensor = field(init=False, repr=False, compare=False)  # [B, d] of the base classes

@@ -33,9 +33,13 @@ class TEEN(PrototypeMethod):
         Default({"variant": "paper", "dataset": "cifar100"}, {"shift_weight": 0.9}, origin="paper"),
     )
 
-    shift_weight: float = setting(0.5, "weight of the base mixture: 1 - alpha of the paper", low=0, high=1)
-    tau: float = setting(16.0, "sharpness of the softmax over base prototypes", low=0)
-    variant: Literal["code", "paper"] = setting("code", "unit-length (code) or raw (paper) prototypes in the mixture")
+    shift_weight: float = setting(
+        0.5, "weight of the base mixture: 1 - alpha of the paper", origin="code", low=0, high=1
+    )
+    tau: float = setting(16.0, "sharpness of the softmax over base prototypes", origin="code", low=0)
+    variant: Literal["code", "paper"] = setting(
+        "code", "unit-length (code) or raw (paper) prototypes in the mixture", origin="code"
+    )
 
     def calibrate(self, new: Tensor, base: Tensor) -> Tensor:
         weights = (self.tau * cosine(new, base)).softmax(dim=-1)  # eq. 5: [*, W, B]

@@ -19,7 +19,7 @@ class TukeyProtoNet(PrototypeMethod):
         "negative features keep their sign: sign(x) |x|^lambda; the paper's features are never negative",
     )
 
-    power: float = setting(0.5, "lambda of Tukey's ladder of powers; 1 leaves features alone", low=0.01)
+    power: float = setting(0.5, "lambda of Tukey's ladder of powers; 1 leaves features alone", origin="code", low=0.01)
 
     def embed(self, features: Tensor) -> Tensor:
         return tukey(features, self.power)

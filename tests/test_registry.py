@@ -79,7 +79,21 @@ def test_plain_fields_are_settings_too(entries, tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     entries(("mine", "plainly:Mine"))
-    assert registry.configure("mine", "cifar100").settings == {"alpha": 0.5}
+    found = registry.configure("mine", "cifar100")
+    assert found.settings == {"alpha": 0.5}
+    assert found.origins == {"alpha": "own"}  # no paper and no code has been named
+
+
+@pytest.mark.parametrize("declared", ["exemplars = 5", "privileges = ('exemplars',)"])
+def test_exemplars_are_declared_by_name_and_number(entries, tmp_path, monkeypatch, declared):
+    module = f"hoarding_{len(declared)}"
+    (tmp_path / f"{module}.py").write_text(
+        f"from fscil_bench.method import PrototypeMethod\nclass Mine(PrototypeMethod):\n    {declared}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    entries(("mine", f"{module}:Mine"))
+    with pytest.raises(FscilError, match="names that privilege and their number, both or neither"):
+        registry.load_method("mine")
 
 
 def test_descriptions_come_from_the_source():
@@ -115,9 +129,10 @@ def test_the_checksum_of_a_methods_code_follows_its_imports(tmp_path, monkeypatc
     (package / "__init__.py").write_text("")
     (package / "helper.py").write_text("def half(x):\n    return x / 2\n")
     (package / "mine.py").write_text(
-        "from dataclasses import dataclass\nfrom fscil_bench.method import PrototypeMethod\nfrom .helper import half\n"
-        "@dataclass(kw_only=True)\nclass Mine(PrototypeMethod):\n    def calibrate(self, new, base):\n"
-        "        return half(new)\n"
+        "from dataclasses import dataclass\nfrom fscil_bench.method import PrototypeMethod, setting\n"
+        "from .helper import half\n"
+        "@dataclass(kw_only=True)\nclass Mine(PrototypeMethod):\n    x: float = setting(2, 'how much', origin='own')\n"
+        "    def calibrate(self, new, base):\n        return half(new)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     from theirs.mine import Mine
@@ -130,6 +145,14 @@ def test_the_checksum_of_a_methods_code_follows_its_imports(tmp_path, monkeypatc
     mine.write_text(mine.read_text() + "    paper = 'A and B, C, 2026'\n    deviations = ('in words',)\n")
     linecache.clearcache()
     assert code_sha256(Mine()) == before
+    mine.write_text(mine.read_text().replace("'how much', origin='own'", "'how far', origin='paper'"))
+    linecache.clearcache()
+    assert code_sha256(Mine()) == before
+    said = mine.read_text()
+    mine.write_text(said.replace("setting(2", "setting(3"))
+    linecache.clearcache()
+    assert code_sha256(Mine()) != before
+    mine.write_text(said)
     (package / "helper.py").write_text("def half(x):\n    return x / 3\n")
     linecache.clearcache()
     assert code_sha256(Mine()) != before

@@ -86,8 +86,7 @@ class OffsetReport:
                 line |= summary_cells(key, summary)
             gap = self.reached.get(label)
             for key in Reach.__dataclass_fields__:
-                none = dict.fromkeys(summary_cells(key, point["area"]), "")
-                line |= none if gap is None else summary_cells(key, getattr(gap, key))
+                line |= summary_cells(key, getattr(gap, key, None))
             lines.append(line)
         return csv_text(lines)
 

@@ -73,13 +73,15 @@ def load_series(
     wanted: Sequence[Wanted], draws: int | None, runs: Path, counter: Counter
 ) -> tuple[list[Series], list[str]]:
     """Every row over its draws, and one line for each record that had to be left out."""
+    backbones = {row.arena.backbone.folder: row.arena for row in wanted}
+    methods = [row.configured.name for row in wanted]
+    loaded = {place: rows_for(arena.protocol, arena.backbone, methods, runs) for place, arena in backbones.items()}
+    problems = dict.fromkeys(problem for each in loaded.values() for problem in each.problems)
     found: list[Series] = []
-    problems: dict[str, None] = {}
     for row in wanted:
         names = row.draw_names(draws)
-        loaded = rows_for(row.arena.protocol, row.arena.backbone, [row.configured.name], runs)
-        problems |= dict.fromkeys(loaded.problems)
-        fit = [old for old in loaded.rows if _serves(old, names)]
+        known = loaded[row.arena.backbone.folder].rows
+        fit = [old for old in known if old.method == row.configured.name and _serves(old, names)]
         if fit:
             found.append(Series(row.label, _cut(fit[0], names), "own record" if fit[0].own else "shipped record"))
             continue

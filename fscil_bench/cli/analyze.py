@@ -95,7 +95,7 @@ def offset(
     arena = Arena(dataset, backbone)
     traced = {}
     for label, configured in _labelled(arena, [base, *names], {base, *methods}).items():
-        count = draws or (FEW if configured.method.costly else MANY)
+        count = draws or (FEW if "fscil" in configured.method.costly else MANY)
         chosen = arena.draws(f"random:{seed}" for seed in range(count))
         with counter(f"{label}, draws", count) as advance:
             traced[label] = trace(configured.method, arena.split, chosen, advance)

@@ -57,6 +57,7 @@ def check(quick: bool, methods: tuple[str, ...], folders: tuple[str, ...], root:
     from fscil_bench.leaderboard.check_episodes import check_episodes
     from fscil_bench.leaderboard.rows import EpisodeRow
     from fscil_bench.leaderboard.tables import stale_tables
+    from fscil_bench.markdown import counted
 
     verdicts = []
     with counter("checking rows", len(rows)) as advance:
@@ -75,9 +76,9 @@ def check(quick: bool, methods: tuple[str, ...], folders: tuple[str, ...], root:
         _show(failed, stale, loaded.problems)
         click.echo(f"{len(verdicts) - len(failed)} rows hold, {len(failed)} do not")
     if failed or stale or loaded.problems:
-        parts = [f"{len(failed)} of {len(verdicts)} rows moved"] if failed else []
-        parts += [f"{len(stale)} tables are stale"] if stale else []
-        parts += [f"{len(loaded.problems)} records were refused"] if loaded.problems else []
+        parts = [f"{len(failed)} of {counted(len(verdicts), 'row')} moved"] if failed else []
+        parts += [f"{counted(len(stale), 'table')} stale"] if stale else []
+        parts += [f"{counted(len(loaded.problems), 'record')} refused"] if loaded.problems else []
         raise FscilError(
             f"{', '.join(parts)}: mend the code, or, if the change is meant, run `fscil-bench leaderboard update`"
         )

@@ -68,6 +68,7 @@ def update(
     from fscil_bench.leaderboard.measuring import measure_rows, recorded_tasks, tasks_for, unmeasured
     from fscil_bench.leaderboard.rows import load_rows
     from fscil_bench.leaderboard.tables import write_tables
+    from fscil_bench.markdown import counted
 
     outside = [find_backbone(name) for name in names]
     require_writable(root, "--root")
@@ -99,4 +100,5 @@ def update(
     for problem in loaded.problems:
         click.echo(f"left out: {problem}")
     if loaded.problems or outcomes["failed"]:
-        raise FscilError(f"{len(loaded.problems)} records left out, {outcomes['failed']} methods failed, named above")
+        left_out, failed = counted(len(loaded.problems), "record"), counted(outcomes["failed"], "method")
+        raise FscilError(f"{left_out} left out, {failed} failed, named above")

@@ -17,7 +17,6 @@ from fscil_bench.records import STANDARD
 from fscil_bench.registry import Configured, configure
 from fscil_bench.results import Result, as_record, read_predictions
 from fscil_bench.runner import scores_after
-from fscil_bench.settings import as_text
 
 EXACT, SAMPLED = 0.005, 0.05  # points a number may move: closed forms, methods that draw random numbers
 HEADLINE = "headline"
@@ -64,9 +63,8 @@ def check_row(row: Row, backbone: str | None = None, *, quick: bool = False) -> 
         verdict.problems.append(f"the record says that the method failed: {row.failed}")
         return verdict
     try:
-        given = {key: as_text(value) for key, value in row.user_settings.items()}
         arena = Arena(row.protocol, backbone or row.backbone)
-        configured = configure(row.method, row.protocol, given)
+        configured = configure(row.method, row.protocol, row.given)
         draws = _draws(arena, row, quick=quick)
         last = QUICK if quick and configured.method.costly else None
         result = arena.run(configured, draws, last=last)

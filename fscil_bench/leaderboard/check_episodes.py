@@ -13,7 +13,6 @@ from fscil_bench.leaderboard.rows import EpisodeRow
 from fscil_bench.metrics import summarise
 from fscil_bench.protocols.episodes import Plan
 from fscil_bench.registry import configure
-from fscil_bench.settings import as_text
 
 FEW_ANSWERS = 3  # that may differ where random numbers are drawn: few, yet much in the mean of a few episodes
 QUICK, QUICK_COSTLY = 300, 40  # episodes that a quick check plays: of cheap methods, of costly ones
@@ -27,7 +26,7 @@ def check_episodes(row: EpisodeRow, backbone: str | None = None, *, quick: bool 
         verdict.problems.append(f"the record says that the method failed: {row.failed}")
         return verdict
     try:
-        configured = configure(row.method, row.protocol, {k: as_text(v) for k, v in row.user_settings.items()})
+        configured = configure(row.method, row.protocol, row.given)
         few = QUICK_COSTLY if configured.method.costly else QUICK
         count = min(row.plan["count"], few) if quick else row.plan["count"]
         plan = Plan(row.shots, row.plan["ways"], row.plan["queries"], count, row.plan["seed"])

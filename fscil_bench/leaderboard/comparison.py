@@ -24,7 +24,6 @@ from fscil_bench.leaderboard.statistics import (
 from fscil_bench.metrics import HEADLINE, Summary, summarise
 from fscil_bench.protocols import Protocol
 from fscil_bench.registry import configure
-from fscil_bench.settings import as_text
 from fscil_bench.words import HEADLINE_DEFINITIONS
 
 
@@ -93,7 +92,7 @@ def definitions() -> dict[str, str]:
 
 def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own: Path) -> Loaded:
     """Shipped and own rows of some methods (or all) on a backbone's bank, and the records that had to be left out."""
-    loaded = load_rows([(shipped_root() / "records", False), (own, True)], [backbone])
+    loaded = load_rows([(shipped_root() / "records", False), (own, True)], [backbone], protocol.name)
     bank = backbone.checksum(bank_name(protocol.dataset))
 
     def wanted(row: Row) -> bool:
@@ -109,11 +108,11 @@ def rows_for(protocol: Protocol, backbone: Backbone, methods: Sequence[str], own
 def missing_tasks(rows: Sequence[Row], tasks: Sequence[Task]) -> list[Task]:
     """The tasks without a full row that the present code made, and the user's own rows that older code made."""
     fresh = [row for row in rows if is_current(row)]
-    have = {(row.method, _settings(row)) for row in fresh if row.complete}
+    have = [(row.method, row.given) for row in fresh if row.complete]
     stale = [row for row in rows if row not in fresh and not row.failed]
-    again = [Task(row.method, row.protocol, tasks[0].backbone, dict(_settings(row))) for row in stale if tasks]
-    wanted = {(task.method, tuple(sorted(task.settings.items()))): task for task in (*tasks, *again)}
-    return [task for key, task in wanted.items() if key not in have]
+    again = [Task(row.method, row.protocol, tasks[0].backbone, row.given) for row in stale if tasks]
+    wanted = [*tasks, *(task for task in again if task not in tasks)]
+    return [task for task in wanted if (task.method, task.settings) not in have]
 
 
 def is_current(row: Row) -> bool:
@@ -121,16 +120,12 @@ def is_current(row: Row) -> bool:
     return not row.failed and not (row.own and _of_older_code(row))
 
 
-def _settings(row: Row) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, as_text(value)) for key, value in row.user_settings.items()))
-
-
 def _of_older_code(row: Row) -> bool:
     """Whether the method, or the harness under it, has changed since the row was measured."""
     from fscil_bench.code import code_sha256
 
     try:
-        method = configure(row.method, row.protocol, dict(_settings(row))).method
+        method = configure(row.method, row.protocol, row.given).method
     except FscilError:
         return False  # the method is gone: nothing newer can be measured
     return code_sha256(method, row.kind) != str(row.record["method"]["code_sha256"])

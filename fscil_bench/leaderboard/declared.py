@@ -8,7 +8,6 @@ from fscil_bench.errors import FscilError
 from fscil_bench.files import plain, write_json
 from fscil_bench.leaderboard.rows import Row, load_rows
 from fscil_bench.registry import configure
-from fscil_bench.settings import as_text
 
 
 def declare_anew(records: Path) -> list[Path]:
@@ -29,9 +28,8 @@ def declare_anew(records: Path) -> list[Path]:
 
 def _declared(row: Row) -> Mapping[str, Any] | None:
     """What the method declares at the record's settings, or nothing if it has none such."""
-    given = {key: as_text(value) for key, value in row.user_settings.items()}
     try:
-        configured = configure(row.method, row.protocol, given)
+        configured = configure(row.method, row.protocol, row.given)
     except FscilError:
         return None
     if plain(configured.settings) != row.record["method"]["settings"]:

@@ -9,8 +9,6 @@ from fscil_bench.markdown import number, table
 from fscil_bench.protocols import Protocol, load_protocol
 from fscil_bench.published import published_episodes
 
-DIGITS = 6
-
 
 def episode_cells(row: Row, episodes: Sequence[EpisodeRow]) -> list[str]:
     """The few-shot columns of a row of the sessions: a dash where its episodes are not on record."""
@@ -74,7 +72,7 @@ def episode_lines(rows: Sequence[EpisodeRow]) -> list[dict[str, Any]]:
                     **{key: row.plan[key] for key in ("ways", "queries", "seed")},
                     "shots": shots,
                     "episodes": summary.n,
-                    **{part: round(getattr(summary, part), DIGITS) for part in ("mean", "sd", "low", "high")},
+                    **{part: getattr(summary, part) for part in ("mean", "sd", "low", "high")},
                     "published": _published(row, shots),
                 }
             )

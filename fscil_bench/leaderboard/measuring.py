@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -73,9 +73,7 @@ def recorded_tasks(
 ) -> list[Task]:
     """Rows on record that are not among the `known` tasks: other settings, composed methods."""
     return [
-        task
-        for row, task in _rows_with_tasks(records, backbones)
-        if (not methods or row.method in methods) and row.kind in kinds and task not in known
+        task for row, task in _rows_with_tasks(records, backbones, methods) if row.kind in kinds and task not in known
     ]
 
 
@@ -83,7 +81,7 @@ def unmeasured(tasks: Sequence[Task], records: Path, backbones: Sequence[Backbon
     """The tasks that have no full row on record, be it that a method has since asked for more draws or episodes."""
     have = [
         task
-        for row, task in _rows_with_tasks(records, backbones)
+        for row, task in _rows_with_tasks(records, backbones, {task.method for task in tasks})
         if not row.failed
         and row.complete
         and row.record["method"]["costly"] == (row.kind in load_method(row.method).costly)
@@ -91,15 +89,14 @@ def unmeasured(tasks: Sequence[Task], records: Path, backbones: Sequence[Backbon
     return [task for task in tasks if task not in have]
 
 
-def _rows_with_tasks(records: Path, backbones: Sequence[Backbone]) -> list[tuple[Row, Task]]:
-    """The rows on record of some backbones, each with the task that measures it anew."""
+def _rows_with_tasks(records: Path, backbones: Sequence[Backbone], methods: Collection[str]) -> list[tuple[Row, Task]]:
+    """The rows on record of some methods (or all) and backbones, each with the task that measures it anew."""
     folders = {backbone.id: str(backbone.folder) for backbone in backbones}
     loaded = load_rows([(records, False)], backbones)
     found = []
     for row in (*loaded.rows, *loaded.episodes):
-        if row.backbone in folders:
-            settings = {key: as_text(value) for key, value in row.user_settings.items()}
-            found.append((row, Task(row.method, row.protocol, folders[row.backbone], settings, row.kind)))
+        if row.backbone in folders and (not methods or row.method in methods):
+            found.append((row, Task(row.method, row.protocol, folders[row.backbone], row.given, row.kind)))
     return found
 
 

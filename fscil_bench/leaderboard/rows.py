@@ -16,7 +16,7 @@ from fscil_bench.metrics import Metrics, Summary, summarise
 from fscil_bench.protocols import FEW, MANY, full_episodes, load_protocol
 from fscil_bench.protocols.episodes import QUERIES, SEED, SHOTS, WAYS
 from fscil_bench.records import Kind, read_record, unpack_counts
-from fscil_bench.settings import labelled
+from fscil_bench.settings import as_text, labelled
 from fscil_bench.words import REFERENCE, memory_and_privileges
 
 Values = npt.NDArray[np.float64]
@@ -39,6 +39,11 @@ class Row:
         """The settings that were not left at their defaults."""
         method = self.record["method"]
         return {key: value for key, value in method["settings"].items() if method["origins"][key] == "user"}
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The same as `--set` takes them."""
+        return {key: as_text(value) for key, value in self.user_settings.items()}
 
     @property
     def label(self) -> str:
@@ -206,10 +211,13 @@ def shipped_root() -> Path:
     return Path(str(resources.files("fscil_bench_leaderboards")))
 
 
-def load_rows(roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = ()) -> Loaded:
-    """All rows under some roots, each with whether it is the user's own; an own copy of a known row is dropped.
+def load_rows(
+    roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = (), protocol: str | None = None
+) -> Loaded:
+    """All rows under some roots, or those of one protocol; an own copy of a known row is dropped.
 
-    `outside` are backbones that rows may be of besides those in the store.
+    With each root goes whether its rows are the user's own. `outside` are backbones that rows may be of besides those
+    in the store.
     """
     banks: dict[tuple[str, str], set[str]] = {}
     for backbone in (*list_backbones(), *outside):
@@ -218,7 +226,8 @@ def load_rows(roots: Iterable[tuple[Path, bool]], outside: Sequence[Backbone] = 
     rows: dict[str, Row] = {}
     problems = []
     for root, own in roots:
-        for path in sorted(path for kind in ("fscil", "fsl", "failed") for path in root.glob(f"*/*/*.{kind}.json")):
+        place = f"{protocol or '*'}/*"
+        for path in sorted(path for kind in ("fscil", "fsl", "failed") for path in root.glob(f"{place}/*.{kind}.json")):
             try:
                 record = read_record(path)
                 of_episodes = "fsl" in (record["kind"], record.get("of"))

@@ -3,8 +3,6 @@
 Costs go into files of their own, because times differ from machine to machine.
 """
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,13 +18,12 @@ from fscil_bench.leaderboard.episode_comparison import NAMES, NO_EPISODES
 from fscil_bench.leaderboard.episode_tables import episode_cells, episode_lines, episode_section, episodes_of
 from fscil_bench.leaderboard.rows import EpisodeRow, Row, ranked, row_key
 from fscil_bench.leaderboard.statistics import COMPARED, TESTS
-from fscil_bench.markdown import number, spread, table
+from fscil_bench.markdown import csv_text, number, rounded, spread, summary_cells, table
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, SHORT, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
 from fscil_bench.words import ALL_DEFINITIONS, MEMORY, privilege_notes
 
-DIGITS = 6  # of computed numbers in CSV and JSON: what no library or machine changes
 MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
 
 
@@ -38,12 +35,12 @@ def render_tables(rows: Sequence[Row], episodes: Sequence[EpisodeRow] = ()) -> d
         few_shot = [row for row in episodes if row.protocol == name]
         files[f"{name}.md"] = _markdown(load_protocol(name), of_protocol, few_shot)
         if of_protocol:
-            files[f"{name}.csv"] = _csv([_flat(row, few_shot) for row in of_protocol])
+            files[f"{name}.csv"] = csv_text([_flat(row, few_shot) for row in of_protocol])
             nested = [_nested(row, few_shot) for row in of_protocol]
             files[f"{name}.json"] = json.dumps(nested, indent=1, allow_nan=False) + "\n"
     if episodes:
-        files["episodes.csv"] = _csv(episode_lines(episodes))
-    files["costs.csv"] = _csv([_cost(row) for row in sorted((*rows, *episodes), key=row_key) if not row.failed])
+        files["episodes.csv"] = csv_text(episode_lines(episodes))
+    files["costs.csv"] = csv_text([_cost(row) for row in sorted((*rows, *episodes), key=row_key) if not row.failed])
     return files
 
 
@@ -196,22 +193,14 @@ def _flat(row: Row, episodes: Sequence[EpisodeRow]) -> dict[str, Any]:
         "privileges": " ".join(method["privileges"]),
     }
     for metric in HEADLINE:
-        summary = summarise(row.headline(metric)) if row.complete else None
-        for part in ("mean", "sd", "low", "high"):
-            line[f"{metric}_{part}"] = "" if summary is None else _blank(getattr(summary, part))
-        line[f"{metric}_standard"] = _blank(row.standard(metric))
+        line |= summary_cells(metric, summarise(row.headline(metric)) if row.complete else None)
+        line[f"{metric}_standard"] = row.standard(metric)
     few_shot = episodes_of(row, episodes)
     for shots, name in NAMES.items():
-        summary = few_shot.summary(shots) if few_shot else None
-        line |= {name: "", f"{name}_low": "", f"{name}_high": ""}
-        if summary is not None:
-            line |= {
-                name: _blank(summary.mean),
-                f"{name}_low": _blank(summary.low),
-                f"{name}_high": _blank(summary.high),
-            }
+        of = summary_cells(name, few_shot.summary(shots) if few_shot else None)
+        line |= {name: of[f"{name}_mean"], f"{name}_low": of[f"{name}_low"], f"{name}_high": of[f"{name}_high"]}
     for t in range(load_protocol(row.protocol).sessions + 1):
-        line[f"avg_acc_session_{t}"] = _blank(row.by_session("avg_acc")[:, t].mean()) if row.complete else ""
+        line[f"avg_acc_session_{t}"] = row.by_session("avg_acc")[:, t].mean() if row.complete else None
     return line
 
 
@@ -221,17 +210,16 @@ def _nested(row: Row, episodes: Sequence[EpisodeRow]) -> dict[str, Any]:
     by_session: dict[str, Any] = {}
     summary = {metric: asdict(summarise(row.headline(metric))) for metric in HEADLINE if row.complete}
     kept["summary"] = {
-        metric: {key: _blank(value) if key != "n" else value for key, value in values.items()}
-        for metric, values in summary.items()
+        metric: {key: rounded(value) for key, value in values.items()} for metric, values in summary.items()
     }
     if row.complete:
         for metric in DEFINITIONS:
             means = row.by_session(metric).mean(axis=0)
-            by_session[metric] = [None if np.isnan(value) else round(float(value), DIGITS) for value in means]
+            by_session[metric] = [None if np.isnan(value) else rounded(value) for value in means]
     few_shot = episodes_of(row, episodes)
     of_shots = {name: few_shot.summary(shots) for shots, name in NAMES.items()} if few_shot else {}
     kept["few_shot"] = {
-        name: {key: round(value, DIGITS) for key, value in asdict(found).items()}
+        name: {key: rounded(value) for key, value in asdict(found).items()}
         for name, found in of_shots.items()
         if found is not None
     }
@@ -256,15 +244,3 @@ def _cost(row: Row) -> dict[str, Any]:
         "threads": row.record["environment"]["threads"],
         "machine": row.record["environment"]["machine"],
     }
-
-
-def _csv(lines: Sequence[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(lines[0]) if lines else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
-
-
-def _blank(value: float | None) -> float | str:
-    return "" if value is None or np.isnan(value) else round(float(value), DIGITS)

@@ -85,7 +85,7 @@ def test_offset_names_the_costly_methods_that_it_leaves_out(analyze):
 
 def test_offset_takes_the_costly_methods_if_told(analyze, cli, toy_backbone, monkeypatch):
     monkeypatch.setattr("fscil_bench.cli.analyze.loadable", lambda: ["knn", "protonet"])
-    monkeypatch.setattr("fscil_bench_methods.knn.NearestNeighbour.costly", ("fsl",))
+    monkeypatch.setattr("fscil_bench_methods.knn.NearestNeighbour.costly", ("fscil",))
     done = analyze("offset", "--costly")
     assert done.code == 0, done.err
     assert "Left out" not in done.err

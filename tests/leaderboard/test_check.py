@@ -72,7 +72,7 @@ def test_a_stale_table_fails(board, cli):
     done = cli("check")
     assert done.code == 1
     assert "cifar100.md is not what the records give" in done.out
-    assert "1 tables are stale" in done.error_line
+    assert "1 table stale" in done.error_line
 
 
 def test_other_predictions_fail(board, cli):

@@ -181,7 +181,7 @@ def test_a_failing_method_becomes_a_row_and_recovers(board, cli, monkeypatch):
         patch.setattr(SimTEEN, "calibrate", breaks)
         done = cli("leaderboard", "update", "--backbone", "toy", "--workers", 1)
         assert done.code == 1
-        assert "1 methods failed" in done.error_line
+        assert "1 method failed" in done.error_line
     assert "simteen (failed: RuntimeError: no luck)" in (board / "cifar100.md").read_text()
     assert cli("check").code == 1
     assert cli("leaderboard", "update", "--backbone", "toy", "--workers", 1).code == 0
@@ -208,6 +208,13 @@ def test_update_measures_rows_with_other_settings_too(board, cli, change, shift)
     change(path, lambda record: shift(record, 1.0))
     assert "1 measured" in cli("leaderboard", "update", "--backbone", "toy", "--workers", 1).out
     assert cli("check").code == 0
+
+
+def test_records_of_methods_that_are_gone_do_not_hinder_the_others(board, cli, change):
+    change(next(board.rglob("simteen.fscil.json")), lambda record: record["method"].update(name="gone"))
+    args = ("leaderboard", "update", "--backbone", "toy", "--workers", 1, "--method", "protonet")
+    assert cli(*args, "--missing").code == 0
+    assert cli(*args).code == 0
 
 
 def test_two_updates_at_once(board, cli):

@@ -106,6 +106,19 @@ class Restless(PrototypeMethod):
 
 
 @dataclass(kw_only=True)
+class Hoarder(PrototypeMethod):
+    """Keeps images and does not say so."""
+
+    def fit_base(self, base):
+        super().fit_base(base)
+        self.seen = {}
+
+    def add_session(self, support):
+        super().add_session(support)
+        self.seen = {**self.seen, len(self.new): [support]}
+
+
+@dataclass(kw_only=True)
 class FirstShot(PrototypeMethod):
     """Takes the first image of a class for all of it."""
 
@@ -140,6 +153,7 @@ class Shy(PrototypeMethod):
     ("broken", "reason"),
     [
         (FirstShot, "order of support images"),
+        (Hoarder, "keeps 4 images of a class for later sessions and declares 0"),
         (ByNumber, "order of base classes"),
         (Shy, "of no use in episodes"),
         (InPlace, "forks share state"),
