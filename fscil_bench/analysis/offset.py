@@ -34,9 +34,14 @@ class Curves:
     base: Tensor  # [D, base test images], falling
     new: Tensor  # [D, new test images], rising
 
-    def first(self, count: int) -> "Curves":
-        """Of the first draws alone."""
-        return Curves(self.draws[:count], self.base[:count], self.new[:count])
+    def of(self, names: Sequence[str]) -> "Curves":
+        """Of these draws alone."""
+        places = [self.draws.index(name) for name in names]
+        return Curves(tuple(names), self.base[places], self.new[places])
+
+    def joined(self, other: "Curves") -> "Curves":
+        """With the draws of `other` after its own."""
+        return Curves(self.draws + other.draws, torch.cat([self.base, other.base]), torch.cat([self.new, other.new]))
 
     def operating_point(self) -> tuple[Values, Values]:
         """BAcc and NAcc without an offset, for each draw."""
@@ -63,19 +68,33 @@ class Curves:
         return (100 * hits.double().mean(dim=1) / self.new.shape[1]).numpy()
 
 
-def trace(method: Method, split: Split, draws: Sequence[Draw], advance: Callable[[int], None]) -> Curves:
-    """The method's curves, from its scores after the last session."""
-    base = split.protocol.base
-    gaps: list[tuple[Tensor, Tensor]] = []
+def trace(
+    method: Method,
+    split: Split,
+    draws: Sequence[Draw],
+    advance: Callable[[int], None] = lambda n: None,
+    keep: Callable[[Curves], None] = lambda curves: None,
+) -> Curves:
+    """The method's curves, from its scores after the last session; `keep` gets them whenever draws are finished."""
+    base, names = split.protocol.base, [draw.name for draw in draws]
+    found: Curves | None = None
     for scores, targets in final_scores(method, split, draws, advance):
         best_base, base_winner = scores[..., :base].max(dim=-1)
         best_new, new_winner = scores[..., base:].max(dim=-1)
         is_base = targets < base
         of_base = torch.where(base_winner == targets, best_base - best_new, -math.inf)[..., is_base]
         of_new = torch.where(new_winner + base == targets, best_base - best_new, math.inf)[..., ~is_base]
-        gaps.append((of_base.sort(dim=-1, descending=True).values, of_new.sort(dim=-1).values))
-    kept, won = (torch.cat([part.reshape(-1, part.shape[-1]) for part in parts]) for parts in zip(*gaps, strict=True))
-    return Curves(tuple(draw.name for draw in draws), kept, won)
+        done = len(found.draws) if found else 0
+        part = Curves(
+            tuple(names[done : done + len(scores)]),
+            of_base.sort(dim=-1, descending=True).values,
+            of_new.sort(dim=-1).values,
+        )
+        found = found.joined(part) if found else part
+        keep(found)
+    if found is None:
+        raise ValueError("curves need a draw at least")
+    return found
 
 
 @dataclass(frozen=True)
@@ -91,10 +110,10 @@ class Reach:
 
 def reach(curves: Curves, baseline: Curves) -> Reach:
     """Compare a method with its baseline over the draws that both have."""
-    common = min(len(curves.draws), len(baseline.draws))
-    ours, theirs = curves.first(common), baseline.first(common)
-    if ours.draws != theirs.draws:
+    common = [name for name in curves.draws if name in baseline.draws]
+    if not common:
         raise ValueError("paired comparisons need the same draws")
+    ours, theirs = curves.of(common), baseline.of(common)
     base_acc, new_acc = ours.operating_point()
     start = theirs.operating_point()[1]
     offset = theirs.new_acc_at(base_acc[:, None])[:, 0]

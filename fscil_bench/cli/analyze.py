@@ -1,9 +1,9 @@
 """`fscil-bench analyze`: what lies behind a method's numbers."""
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -11,12 +11,7 @@ from fscil_bench.analysis import require_sessions
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import FEW, MANY, load_protocol
-from fscil_bench.registry import configure, load_method, loadable, require_method
-from fscil_bench.settings import labelled
-
-if TYPE_CHECKING:
-    from fscil_bench.evaluate import Arena
-    from fscil_bench.registry import Configured
+from fscil_bench.registry import configure, loadable, require_method
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -67,6 +62,8 @@ def offset(
     (default: all that are not costly) this traces the whole curve, its area and the method's own place on it, and asks
     how much of the method's NAcc over the baseline the baseline reaches with a plain offset at the same BAcc.
 
+    Curves of costly methods are kept beside the table, draw by draw: a call that was cut off goes on where it ended.
+
     \b
     Examples:
       fscil-bench analyze offset --dataset cifar100
@@ -77,8 +74,9 @@ def offset(
         raise UsageError("--costly is about all methods: leave it out, or name none")
     _require_names(dataset, *methods, baseline)
 
-    from fscil_bench.analysis.offset import trace
+    from fscil_bench.analysis.kept_curves import curves_of
     from fscil_bench.analysis.offset_report import COLUMNS, OffsetReport
+    from fscil_bench.analysis.variants import in_all_variants
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import require_writable, write_bytes
@@ -93,14 +91,14 @@ def offset(
     if not methods and (left := [name for name in loadable() if name not in names]):
         note(f"Left out, as costly: {', '.join(left)}. --costly takes them too.")
     arena = Arena(dataset, backbone)
+    folder = out / dataset / arena.backbone.id
     traced = {}
-    for label, configured in _labelled(arena, [base, *names], {base, *methods}).items():
+    for label, configured in in_all_variants(arena, [base, *names], {base, *methods}).items():
         count = draws or (FEW if "fscil" in configured.method.costly else MANY)
         chosen = arena.draws(f"random:{seed}" for seed in range(count))
         with counter(f"{label}, draws", count) as advance:
-            traced[label] = trace(configured.method, arena.split, chosen, advance)
+            traced[label] = curves_of(arena, configured, chosen, folder / "curves", advance)
     report = OffsetReport(dataset, arena.backbone.id, base, traced)
-    folder = out / dataset / arena.backbone.id
     table, curve, picture = (folder / name for name in ("offset.csv", "offset-curves.csv", "offset.png"))
     write_bytes(table, report.csv().encode())
     write_bytes(curve, report.curve_csv().encode())
@@ -144,6 +142,7 @@ def prototypes(
 
     from fscil_bench.analysis.prototypes import Means, nearness, only_calibrates
     from fscil_bench.analysis.prototypes_report import PrototypesReport
+    from fscil_bench.analysis.variants import in_all_variants
     from fscil_bench.cli.render import show_table
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import require_writable, write_bytes
@@ -157,7 +156,7 @@ def prototypes(
     arena = Arena(dataset, backbone)
     means = Means(arena.split, arena.draws(f"random:{seed}" for seed in range(draws or MANY)))
     found = {}
-    for label, configured in _labelled(arena, names, methods).items():
+    for label, configured in in_all_variants(arena, names, methods).items():
         found[label] = nearness(means, means.calibrated(configured.method))
     classes = arena.protocol.classes[arena.protocol.base :]
     report = PrototypesReport(dataset, arena.backbone.id, classes, found)
@@ -233,22 +232,3 @@ def _require_names(dataset: str, *methods: str | None) -> None:
     for name in filter(None, methods):
         require_method(name)
     require_sessions(load_protocol(dataset))
-
-
-def _labelled(arena: "Arena", names: Iterable[str], required: Collection[str]) -> "dict[str, Configured]":
-    """The methods with their defaults and in every variant that they declare, by label.
-
-    One that needs another backbone is left out, and said so, unless it is required.
-    """
-    from fscil_bench.leaderboard.measuring import tasks_for
-
-    wanted = list(dict.fromkeys(names))
-    found = {}
-    for task in tasks_for(wanted, arena.protocol.name, [arena.backbone]):
-        found[labelled(task.method, task.settings)] = configure(task.method, task.dataset, task.settings)
-    for name in wanted:
-        if name not in found:
-            if name in required:
-                arena.backbone.require_suits(name, load_method(name).objective)
-            note(f"Left out: method {name} needs a backbone of another objective than {arena.backbone.id}")
-    return found

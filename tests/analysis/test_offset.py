@@ -138,7 +138,7 @@ def test_an_offset_on_the_baseline_is_reached_fully_by_an_offset():
 
 def test_reach_takes_the_draws_that_both_have():
     baseline = by_hand([[3, 1]] * 3, [[2, -1]] * 3)
-    assert reach(baseline.first(2), baseline).gain.n == 2
+    assert reach(baseline.of(["random:2", "random:0"]), baseline).gain.n == 2
     with pytest.raises(ValueError, match="same draws"):
         reach(Curves(("random:9",), baseline.base[:1], baseline.new[:1]), baseline)
 
