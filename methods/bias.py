@@ -19,6 +19,10 @@ class Bias(PrototypeMethod):
     paper = "a control of this benchmark; the idea is calibrated stacking: Chao et al., ECCV 2016"
     equations = "this benchmark's; calibrated stacking subtracts such a number from the classes seen in training"
     baseline = "protonet"
+    deviations = (
+        "the offset is in units of the scores and was chosen on cosines: on scores of another kind (fact's, fecam's) "
+        "the same number is another push",
+    )
 
     # The largest whose AvgAcc is not clearly below the best on cifar100-val, and the same for all datasets:
     # `fscil-bench sweep --method bias --dataset cifar100-val --grid offset=0:0.12:0.005`.

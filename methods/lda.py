@@ -25,7 +25,6 @@ class LDA(Method):
         "the covariance is that of the base session (the paper's static variant): few shots would not better it",
         "shrinks towards a multiple of the identity by Ledoit and Wolf's estimate; the paper's code by the oracle "
         "approximating shrinkage (OAS), then by 1e-4 towards the identity itself, whatever the scale of the features",
-        "all classes have the same prior",
     )
     classwise = True
     variants = ({"shrinkage": 1e-4},)

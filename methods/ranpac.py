@@ -40,7 +40,7 @@ class RanPAC(Method):
         "that choice is among powers of ten from 1e-8 to 1e8, as in the first paper's code; the second's begins at 10",
         "the fifth of the base images that it is made on is random, so it depends on the order of the images",
         "similarities to base classes are cosines, as the second paper's FeCAM has them; its RanPAC code has raw dot "
-        "products",
+        "products, with which the length of features decides how sharp the softmax is, and long base means count more",
         "samples come in pairs, mirrored at the mean: each has the paper's distribution, for half the work",
         "in an episode `episode_samples` stand for a class, with the ridge of the base session; the papers have no "
         "episodes",

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fscil_bench.covariances import Covariances
+from fscil_bench.covariances import Covariances, whitened
 
 SIZES = (3, 7, 40, 9)  # images of each class: fewer than and more than the dimensions
 
@@ -46,3 +46,12 @@ def test_the_order_of_classes_and_of_images_does_not_matter(classes):
 def test_one_image_has_no_covariance():
     one = Covariances.of([torch.rand(1, 4, dtype=torch.float64)])
     assert not mixed(one, torch.ones(1, 1, dtype=torch.float64)).any()
+
+
+@pytest.mark.parametrize("block", [1, 5, 6, 100])
+def test_whitening_is_the_triangular_solution_whatever_the_blocks(monkeypatch, block):
+    monkeypatch.setattr("fscil_bench.covariances.BLOCK", block)
+    root = torch.rand(3, 11, 11, dtype=torch.float64).tril() + 2 * torch.eye(11)
+    away = torch.rand(3, 11, 4, dtype=torch.float64)
+    expected = torch.linalg.inv(root) @ away
+    torch.testing.assert_close(whitened(root, away.clone()), expected)

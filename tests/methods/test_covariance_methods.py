@@ -11,6 +11,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
+from fscil_bench.errors import FscilError
 from fscil_bench.method import Base, Support
 from fscil_bench.registry import configure
 from fscil_bench.testing import BASE_CLASSES, DIM, QUERIES, toy
@@ -94,7 +95,7 @@ def test_lda_without_shrinkage_ignores_a_dimension_that_never_varies():
     assert method.scores(data.queries).isfinite().all()
 
 
-def slow_fecam(data, shrinkage=10.0, tau=16.0, draw=0):
+def slow_fecam(data, shrinkage=10.0, tau=16.0, draw=0, own=0.9):
     """Matrix by matrix, inverse by inverse."""
     classes, shots = classes_of(data), shots_of(data, draw)
     base_means = np.stack([x.mean(axis=0) for x in classes])
@@ -105,7 +106,8 @@ def slow_fecam(data, shrinkage=10.0, tau=16.0, draw=0):
         weights = np.exp(similarity - similarity.max())
         weights /= weights.sum()
         covariances.append(sum(w * c for w, c in zip(weights, base_covariances, strict=True)) + np.cov(np.sqrt(x).T))
-        means.append(x.mean(axis=0))
+        mixture = sum(w * m for w, m in zip(weights, unit(base_means), strict=True))
+        means.append(own * unit(x.mean(axis=0)) + (1 - own) * unit(mixture))
     scores = np.empty((len(data.queries), len(means)))
     for c, (mean, covariance) in enumerate(zip(means, covariances, strict=True)):
         d = len(mean)
@@ -114,7 +116,7 @@ def slow_fecam(data, shrinkage=10.0, tau=16.0, draw=0):
             off = covariance[~np.eye(d, dtype=bool)].mean()
             covariance = covariance + shrinkage * (on * np.eye(d) + off * (1 - np.eye(d)))  # noqa: PLW2901
         deviation = np.sqrt(np.diag(covariance))
-        inverse = np.linalg.inv(covariance / np.outer(deviation, deviation))
+        inverse = np.linalg.inv(covariance / np.outer(deviation, deviation) + 1e-6 * np.eye(d))
         for i, query in enumerate(data.queries.numpy()):
             away = unit(np.sqrt(query)) - unit(np.sqrt(mean))
             scores[i, c] = -away @ inverse @ away
@@ -128,12 +130,10 @@ def test_fecam_is_the_mahalanobis_distance_with_mixed_correlations(shrinkage):
     np.testing.assert_allclose(got, slow_fecam(data, shrinkage), rtol=FLOAT32)
 
 
-@pytest.mark.parametrize(
-    ("constant", "value"), [("GROUP_BYTES", 1), ("GROUP_BYTES", 20_000), ("BLOCK", 5), ("BLOCK", 6)]
-)
-def test_fecam_takes_draws_together_and_in_parts(monkeypatch, constant, value):
+@pytest.mark.parametrize("held", [1, 20_000])
+def test_fecam_takes_draws_together_and_in_parts(monkeypatch, held):
     data = toy()
-    monkeypatch.setattr(f"fscil_bench_methods.fecam.{constant}", value)
+    monkeypatch.setattr("fscil_bench_methods.fecam.GROUP_BYTES", held)
     expected = np.stack([slow_fecam(data, draw=i) for i in range(3)])
     np.testing.assert_allclose(scored(fitted("fecam", data, draw=None), data.queries), expected, rtol=FLOAT32)
 
@@ -166,10 +166,39 @@ def test_fecam_with_one_shot_borrows_all_its_covariance():
     np.testing.assert_allclose(scored(fitted("fecam", one), data.queries), slow_fecam(twice), rtol=FLOAT32)
 
 
-def test_fecams_shrinkage_was_chosen_on_base_classes():
-    for dataset in ("cifar100", "miniimagenet", "cub200"):
-        configured = configure("fecam", dataset)
-        assert (configured.settings["shrinkage"], configured.origins["shrinkage"]) == (10.0, "val")
+@pytest.mark.parametrize("own", [0.0, 0.75, 1.0])
+def test_fecams_means_mix_in_base_means(own):
+    data = toy()
+    got = scored(fitted("fecam", data, own=own), data.queries)
+    np.testing.assert_allclose(got, slow_fecam(data, own=own), rtol=FLOAT32)
+
+
+def test_fecam_keeps_covariances_and_no_shots():
+    """Of a covariance any root tells as much as any other: the one that is kept has no image's row in it."""
+    data = toy()
+    method = fitted("fecam", data)
+    for kept, support in zip(method.spreads, data.sessions, strict=True):
+        assert torch.equal(kept, kept.triu())
+        for root, shots in zip(kept, support.features[0], strict=True):
+            np.testing.assert_allclose((root.mT @ root).numpy(), np.cov(np.sqrt(shots.numpy()).T), atol=1e-12)
+
+
+def test_fecam_takes_features_that_sum_to_zero():
+    data = toy()
+
+    def centred(x):
+        return x - x.mean(dim=-1, keepdim=True)
+
+    sessions = tuple(Support(centred(s.features)) for s in data.sessions)
+    data = replace(data, base=replace(data.base, features=centred(data.base.features)), sessions=sessions)
+    assert scored(fitted("fecam", data, power=1), centred(data.queries)).isfinite().all()
+
+
+def test_fecam_says_so_where_a_class_never_varies():
+    data = toy()
+    still = torch.where(data.base.labels[:, None] == 2, 1.0, data.base.features)
+    with pytest.raises(FscilError, match="the features of a class never vary"):
+        scored(fitted("fecam", replace(data, base=replace(data.base, features=still))), data.queries)
 
 
 def test_fecam_with_teen_moves_the_means_alone():
