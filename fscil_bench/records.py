@@ -77,6 +77,8 @@ def _require_whole(record: dict[str, Any]) -> None:
             _at(record[part], key)
     if record["method"]["settings"].keys() != record["method"]["origins"].keys():
         raise ValueError("settings and their origins differ")
+    if not all(isinstance(name, str) for name in record["method"]["privileges"]):
+        raise ValueError("privileges holds what is no name")
     if record["kind"] == "failed":
         record["error"]
     elif record["kind"] == "fsl":
@@ -122,7 +124,7 @@ def _require_numbers(record: dict[str, Any], sessions: int) -> None:
     tables |= {f"paper {metric}": values for metric, values in metrics["paper"].items()}
     for metric, lines in tables.items():
         if len(lines) != draws:
-            raise ValueError(f"{metric} has {len(lines)} values for {draws} draws")
+            raise ValueError(f"{metric} has {len(lines)} values, draws are {draws}")
         if any(len(line) != sessions for line in lines):
             raise ValueError(f"{metric} does not have {sessions} sessions in every draw")
         if not all(cell is None or isinstance(cell, float | int) for line in lines for cell in line):

@@ -146,6 +146,9 @@ def configure(name: str, dataset: str, given: Mapping[str, str] | None = None) -
 
 def _compose(name: str, dataset: str, given: Mapping[str, str]) -> Configured:
     load_method(name)
+    for key in given:
+        if key not in (known := _setting_names(name)):
+            raise unknown_name(f"setting of method {name}", key, known)
     before, _, last = name.rpartition("+")
     prefix = f"{last}."
     own = {key: value for key, value in given.items() if not key.startswith(prefix)}
@@ -157,6 +160,17 @@ def _compose(name: str, dataset: str, given: Mapping[str, str]) -> Configured:
     host.further = (*host.further, cast("PrototypeMethod", second.method))
     deviations = (*first.deviations, *second.deviations)
     return Configured(name, host, settings, origins, first.version, before, deviations)
+
+
+def _setting_names(name: str) -> list[str]:
+    """Of X its own, of Y in `X+Y` those that start with `Y.`."""
+    first, *others = name.split("+")
+    return [
+        prefix + field.name
+        for part, prefix in ((first, ""), *((other, f"{other}.") for other in others))
+        for field in dataclasses.fields(load_method(part))
+        if field.init
+    ]
 
 
 def describe(name: str) -> Description:

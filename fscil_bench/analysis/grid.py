@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from fscil_bench.errors import UsageError
 from fscil_bench.settings import split_assignments
@@ -43,12 +43,12 @@ def _range(name: str, text: str) -> list[str]:
         start, stop, step = (Decimal(part) for part in text.split(":"))
         if not (start.is_finite() and stop.is_finite() and step.is_finite() and step > 0 and stop >= start):
             raise ValueError
-    except (InvalidOperation, ValueError):
+        steps = (stop - start) / step
+    except (ArithmeticError, ValueError):
         raise UsageError(
             f"--grid {name}={text}: expected start:stop:step with a step above 0 and stop at or above start, or values "
             "with commas"
         ) from None
-    count = int((stop - start) / step) + 1
-    if count > LIMIT:
-        raise UsageError(f"--grid {name}={text} has {count} values, more than {LIMIT}: take a larger step")
-    return [str((start + i * step).normalize() + 0) for i in range(count)]
+    if steps >= LIMIT:
+        raise UsageError(f"--grid {name}={text} has more than {LIMIT} values: take a larger step")
+    return [str((start + i * step).normalize() + 0) for i in range(int(steps) + 1)]

@@ -79,7 +79,10 @@ class _Store:
                 about = json.loads(file.metadata()["fscil-bench"])
                 if {key: about[key] for key in self.facts} != self.facts:
                     return None
-                return Curves(tuple(about["draws"]), file.get_tensor("base"), file.get_tensor("new"))
+                curves = Curves(tuple(about["draws"]), file.get_tensor("base"), file.get_tensor("new"))
+            if not len(curves.base) == len(curves.new) == len(curves.draws):
+                raise ValueError("draws and curves differ in their count")
+            return curves
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             note(f"Measured anew: {self.path.name} holds no whole curves ({error})")
             return None

@@ -45,12 +45,11 @@ class Curves:
 
     def operating_point(self) -> tuple[Values, Values]:
         """BAcc and NAcc without an offset, for each draw."""
-        base = 100 * (self.base >= 0).double().mean(dim=1)
-        return base.numpy(), 100 * (self.new < 0).double().mean(dim=1).numpy()
+        return _percent(self.base >= 0), _percent(self.new < 0)
 
     def highest_base_acc(self) -> Values:
         """BAcc where no image is called new."""
-        return 100 * (self.base > -math.inf).double().mean(dim=1).numpy()
+        return _percent(self.base > -math.inf)
 
     def new_acc_at(self, base_acc: Values) -> Values:
         """The best NAcc of any offset that keeps BAcc at `base_acc` [D, A] or above; NaN where none does."""
@@ -104,7 +103,7 @@ class Reach:
     gain: Summary  # NAcc of the method minus NAcc of the baseline
     by_offset: Summary  # NAcc of the offset baseline at the method's BAcc, minus NAcc of the baseline
     beyond: Summary  # NAcc of the method minus that of the offset baseline
-    area: Summary  # area of the method's curve minus the baseline's
+    more_area: Summary  # area of the method's curve minus the baseline's
     share: Summary  # by_offset / gain, percent; NaN where the gain is not clearly above 0
 
 
@@ -125,6 +124,11 @@ def reach(curves: Curves, baseline: Curves) -> Reach:
         summarise(ours.areas() - theirs.areas()),
         share_of(by_offset, gain),
     )
+
+
+def _percent(right: Tensor) -> Values:
+    """Of each draw."""
+    return (100 * right.sum(dim=1).double() / right.shape[1]).numpy()
 
 
 def share_of(part: Values, whole: Values) -> Summary:

@@ -74,7 +74,7 @@ class OffsetReport:
                 lines.append([*line, *["–"] * (len(COLUMNS) - len(line))])
                 continue
             gap = self.reached[label]
-            changes = (gap.area, gap.gain, gap.by_offset, gap.beyond)
+            changes = (gap.more_area, gap.gain, gap.by_offset, gap.beyond)
             lines.append([*line, *(_with_interval(s, signed=True) for s in changes), _with_interval(gap.share)])
         return lines
 
@@ -106,7 +106,9 @@ class OffsetReport:
             mean, low, high = (np.array([getattr(s, part) for _, s in curve]) for part in ("mean", "low", "high"))
             point = self.points[label]
             bands[label] = Band(x, mean, low, high, (point["base_acc"].mean, point["new_acc"].mean))
-        title = f"{self.dataset}, {self.backbone}: an offset on all new-class scores; dots: without it"
+        draws = " or ".join(map(str, sorted({len(of.draws) for of in self.traced.values()})))
+        title = f"{self.dataset}, {self.backbone}: an offset on all new-class scores; marks: without it\n"
+        title += f"last session, mean of {draws} draws, band: its 95 % interval"
         curves(path, title, "BAcc", "NAcc", bands)
 
     def as_data(self) -> dict[str, Any]:

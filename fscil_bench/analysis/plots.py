@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Values = npt.NDArray[np.float64]
 INCHES = 4.2
+TICKS = 21  # on an axis, at most
+WIDE = 20  # from the first value to the last: from here on an axis is logarithmic
 # Colours for the colour-blind (Okabe and Ito), neighbours far apart in lightness; markers tell them apart in grey.
 STYLES = (
     ("#000000", "o"),
@@ -27,6 +29,7 @@ STYLES = (
     ("#009E73", "P"),
     ("#CC79A7", "X"),
 )
+DASHES = ("-", "--", ":")  # where there are more lines than styles
 
 
 @dataclass(frozen=True)
@@ -58,16 +61,19 @@ def heat_maps(
     cross: tuple[int, int] | None,
 ) -> None:
     """One map [first axis, second axis] a panel: a circle round the highest value, a cross at `cross`."""
+    from matplotlib.patheffects import withStroke
+
     figure, places = _figure(len(panels), title)
     (down, rows), (across, columns) = axes.items()
     for place, (name, values) in zip(places, panels.items(), strict=True):
         image = place.imshow(values, aspect="auto", origin="lower", cmap="viridis")
         best = np.unravel_index(np.argmax(values), values.shape)
-        place.plot(best[1], best[0], "o", mfc="none", mec="white", ms=12, mew=2)
+        edged = [withStroke(linewidth=4, foreground="black")]  # to be seen on light and on dark
+        place.plot(best[1], best[0], "o", mfc="none", mec="white", ms=12, mew=2, path_effects=edged)
         if cross is not None:
-            place.plot(cross[1], cross[0], "x", color="white", ms=8, mew=2)
-        place.set_xticks(range(len(columns)), columns, rotation=90 if len(columns) > 8 else 0)
-        place.set_yticks(range(len(rows)), rows)
+            place.plot(cross[1], cross[0], "x", color="white", ms=8, mew=2, path_effects=edged)
+        place.set_xticks(*_some(columns), rotation=90 if len(columns) > 8 else 0)
+        place.set_yticks(*_some(rows))
         place.set_xlabel(across)
         place.set_ylabel(down)
         place.set_title(name)
@@ -76,27 +82,52 @@ def heat_maps(
 
 
 def lines(
-    path: Path, title: str, across: str, ticks: Sequence[str], panels: Mapping[str, Band], cross: int | None
+    path: Path,
+    title: str,
+    across: str,
+    ticks: Sequence[str],
+    panels: Mapping[str, Band],
+    cross: int | None,
+    *,
+    numeric: bool,
 ) -> None:
-    """One line with its interval a panel, over the positions of the ticks; a dashed line at the tick `cross`."""
+    """One line with its interval a panel, over the positions of the ticks; a dashed line at the tick `cross`.
+
+    What is not numeric are names side by side: dots with their intervals, and no line.
+    """
     figure, places = _figure(len(panels), title)
     for place, (name, band) in zip(places, panels.items(), strict=True):
-        _draw_band(place, name, band)
         if cross is not None:
             place.axvline(band.x[cross], color="grey", ls="--", lw=1)
-        place.set_xticks(band.x, ticks, rotation=90 if len(ticks) > 8 else 0)
+        if numeric:
+            _draw_band(place, name, band, marker="o" if len(ticks) <= TICKS else None, ms=4)
+        else:
+            error = np.nan_to_num([band.mean - band.low, band.high - band.mean])
+            place.errorbar(band.x, band.mean, error, fmt="o", ms=4, capsize=3)
+            place.margins(x=0.2)
+        if numeric and band.x[0] > 0 and band.x[-1] / band.x[0] >= WIDE:
+            place.set_xscale("log")
+            place.minorticks_off()
+        if not numeric or len(ticks) <= TICKS:
+            place.set_xticks(band.x, ticks, rotation=90 if len(ticks) > 8 else 0)
         place.set_xlabel(across)
         place.set_title(name)
     _write(path, figure)
 
 
 def curves(path: Path, title: str, across: str, up: str, bands: Mapping[str, Band]) -> None:
-    """Lines with intervals in one panel, named in a legend, each with its marked point."""
-    figure, (place,) = _figure(1, title, scale=1.5)
-    for name, band in bands.items():
-        _draw_band(place, name, band)
+    """Lines with intervals in one panel, named in a legend, each with its marked point.
+
+    The first are the widest, so that of lines that lie on each other all stay visible.
+    """
+    figure, (place,) = _figure(1, title, scale=1.7)
+    for i, (name, band) in enumerate(bands.items()):
+        (colour, marker), dashes = STYLES[i % len(STYLES)], DASHES[i // len(STYLES) % len(DASHES)]
+        width = 1 + 2.5 * (1 - i / len(bands))
+        _draw_band(place, name, band, color=colour, ls=dashes, lw=width, marker=marker, ms=3 + 2 * width)
     place.set_xlabel(across)
     place.set_ylabel(up)
+    place.grid(color="0.9", lw=0.6)
     place.legend(fontsize="small")
     _write(path, figure)
 
@@ -139,10 +170,19 @@ def _draw_trace(place: "Axes", trace: Trace) -> None:
 
 
 def _draw_band(place: "Axes", name: str, band: Band, **style: Any) -> None:
-    (line,) = place.plot(band.x, band.mean, label=name, lw=1.2, **style)
+    """The marker is at every value, or at the marked point alone."""
+    (line,) = place.plot(
+        band.x, band.mean, label=name, markevery=None if band.mark is None else [], **{"lw": 1.2, **style}
+    )
     place.fill_between(band.x, band.low, band.high, alpha=0.25, color=line.get_color(), lw=0)
     if band.mark is not None:
-        place.plot(*band.mark, "o", color=line.get_color(), ms=6)
+        place.plot(*band.mark, color=line.get_color(), marker=line.get_marker(), ms=line.get_markersize(), mec="white")
+
+
+def _some(names: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The places and names of ticks: all, or so few that they can be read."""
+    places = list(range(0, len(names), -(-len(names) // TICKS)))
+    return places, [names[place] for place in places]
 
 
 def _figure(panels: int, title: str, scale: float = 1.0) -> "tuple[Figure, list[Axes]]":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fscil_bench.errors import UsageError
 from fscil_bench.evaluate import Arena
-from fscil_bench.files import exclusive
+from fscil_bench.files import exclusive, require_writable
 from fscil_bench.leaderboard.comparison import is_current, rows_for
 from fscil_bench.leaderboard.rows import Row
 from fscil_bench.protocols import FEW, MANY
@@ -104,6 +104,7 @@ def _measure(wanted: Wanted, names: Sequence[str], runs: Path | None, advance: C
     arena, configured = wanted.arena, wanted.configured
     if runs is None:
         return Row(Path(), as_record(arena.run(configured, arena.draws(names), advance)), own=True)
+    require_writable(runs, "--runs")
     place = record_path(runs, configured, arena.protocol, arena.backbone)
     with exclusive(lock_path(place), f"writing {place.name}"):
         chosen, _ = arena.full_draws(costly="fscil" in configured.method.costly)

@@ -26,6 +26,7 @@ METRICS = ("avg_acc", "hmean", "new_acc")
 ROW_COLUMNS = ("row", "backbone", "numbers", "draws", *(SHORT[metric] for metric in METRICS))
 STEP_COLUMNS = ("step", "pairs", *(text for metric in METRICS for text in (f"Δ {SHORT[metric]} (95 %)", "p")))
 NOT_PAIRED = "not paired"
+ONE_DRAW = "one draw"  # the same for both rows, but no spread to tell of
 OTHER = "other backbone and draw"  # what published numbers are of
 
 
@@ -57,7 +58,8 @@ class Step:
         if self.paired:
             gaps = [self.paired[metric] for metric in METRICS]
             return [name, str(gaps[0].summary.n), *(text for gap in gaps for text in gap.cells())]
-        plain_cells = (f"{number(self.means[metric], signed=True)} ({NOT_PAIRED})" for metric in METRICS)
+        why = self.obstacle if self.obstacle == ONE_DRAW else NOT_PAIRED
+        plain_cells = (f"{number(self.means[metric], signed=True)} ({why})" for metric in METRICS)
         return [name, f"– ({self.obstacle})", *(text for cell in plain_cells for text in (cell, "–"))]
 
     def as_data(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class SessionsReport:
         for i, (before, after) in enumerate(couples):
             means = {metric: self._last(after, metric).mean - self._last(before, metric).mean for metric in METRICS}
             paired = {metric: corrected[i, metric] for metric in METRICS if (i, metric) in corrected}
-            obstacle = "" if paired else "one draw" if after.row.bank == before.row.bank else "other bank"
+            obstacle = "" if paired else ONE_DRAW if after.row.bank == before.row.bank else "other bank"
             steps.append(Step(after.label, before.label, means, paired, obstacle))
         return steps
 

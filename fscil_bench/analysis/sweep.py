@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +18,8 @@ from fscil_bench.code import code_sha256, modules_sha256
 from fscil_bench.errors import FscilError
 from fscil_bench.evaluate import Arena
 from fscil_bench.files import plain, read_json, sha256_json, write_json
-from fscil_bench.metrics import Summary, summarise
+from fscil_bench.markdown import counted
+from fscil_bench.metrics import HEADLINE, SHORT, Summary, summarise
 from fscil_bench.progress import note
 from fscil_bench.protocols.draws import Draw
 from fscil_bench.registry import Configured
@@ -27,6 +27,7 @@ from fscil_bench.runner import CHUNK_BYTES
 
 SCHEMA = "fscil-bench/point/1"
 TOGETHER = 16  # points measured at once, at most: what an interruption loses
+NAMED = 3  # points that failed, at most
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,9 @@ def sweep_points(
 ) -> Iterator[Point]:
     """One method's points in turn, from `folder` if measured there with the same code, bank, protocol and draws.
 
-    `advance` is told of each point, once it is on disk.
+    `advance` is told of each point, once it is on disk. Points that fail are left out, and named at the end.
     """
+    failures: list[str] = []
     store = _Store.of(folder, arena, wanted[0], draws)
     shared = cache(lambda: SharedScores(arena.split, draws))  # made if a point needs it
     size = 8 * len(draws) * len(arena.protocol.new_classes) * arena.split.bank.features.shape[1]  # of the prototypes
@@ -66,10 +68,19 @@ def sweep_points(
         fresh = _measured(arena, missing, draws, shared)
         for point, kept in zip(group, found, strict=True):
             headline = next(fresh) if kept is None else kept
-            if kept is None:
-                store.add(point, headline)
-            yield Point(point, headline, kept is not None)
+            if isinstance(headline, Exception):
+                failures.append(f"{point.label}: {_told(headline)}")
+            else:
+                if kept is None:
+                    store.add(point, headline)
+                yield Point(point, headline, kept is not None)
             advance(1)
+    if failures:
+        named = "; ".join(failures[:NAMED]) + ("; ..." if len(failures) > NAMED else "")
+        raise FscilError(
+            f"{len(failures)} of {counted(len(wanted), 'point')} failed ({named}); the others are on disk: the sweep "
+            "without these values takes them from there"
+        )
 
 
 def best_point(points: Sequence[Point], metric: str) -> Point:
@@ -79,40 +90,35 @@ def best_point(points: Sequence[Point], metric: str) -> Point:
 
 def _measured(
     arena: Arena, points: Sequence[Configured], draws: Sequence[Draw], shared: Callable[[], SharedScores]
-) -> Iterator[dict[str, Values]]:
-    """Headline numbers of points of one method, in turn; one that fails is named, after those before it."""
+) -> Iterator[dict[str, Values] | Exception]:
+    """Headline numbers of points of one method, in turn, or why there are none."""
     if points and only_calibrates(points[0].method):
         yield from _calibrated_together(points, shared())
         return
     for point in points:
-        with _named(point):
+        try:
             headline = arena.run(point, draws).metrics.headline
-        yield headline
+        except Exception as error:
+            yield error
+        else:
+            yield headline
 
 
-def _calibrated_together(points: Sequence[Configured], shared: SharedScores) -> Iterator[dict[str, Values]]:
-    calibrated: list[Tensor] = []
-    failure = None
+def _calibrated_together(points: Sequence[Configured], shared: SharedScores) -> Iterator[dict[str, Values] | Exception]:
+    calibrated: list[Tensor | Exception] = []
     for point in points:
         try:
-            with _named(point):
-                calibrated.append(shared.calibrated(point.method))
-        except FscilError as error:
-            failure = error
-            break
-    if calibrated:
-        yield from shared.headlines(torch.stack(calibrated))
-    if failure:
-        raise failure
+            calibrated.append(shared.calibrated(point.method))
+        except Exception as error:
+            calibrated.append(error)
+    whole = [found for found in calibrated if isinstance(found, Tensor)]
+    headlines = shared.headlines(torch.stack(whole)) if whole else iter(())
+    for found in calibrated:
+        yield next(headlines) if isinstance(found, Tensor) else found
 
 
-@contextmanager
-def _named(point: Configured) -> Iterator[None]:
-    """An error says at which settings."""
-    try:
-        yield
-    except FscilError as error:
-        raise type(error)(f"{point.label}: {error}") from error
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, FscilError) else f"{type(error).__name__}: {error}"
 
 
 @dataclass(frozen=True)
@@ -146,9 +152,11 @@ class _Store:
             if {key: found[key] for key in wanted} != wanted or not {*self.draws} <= {*found["draws"]}:
                 return None
             places = [found["draws"].index(name) for name in self.draws]
-            rows = {key: np.array([np.nan if v is None else v for v in row]) for key, row in found["headline"].items()}
-            return {key: row[places] for key, row in rows.items()}
-        except (FscilError, KeyError, TypeError, AttributeError, IndexError) as error:
+            rows = {key: [np.nan if v is None else v for v in found["headline"][key]] for key in {**SHORT, **HEADLINE}}
+            if any(len(row) != len(found["draws"]) for row in rows.values()):
+                raise ValueError("draws and numbers differ in their count")
+            return {key: np.array(row, dtype=float)[places] for key, row in rows.items()}
+        except (FscilError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             note(f"Measured anew: {path.name} is no whole sweep point ({error})")
             return None
 

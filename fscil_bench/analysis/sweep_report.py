@@ -14,6 +14,7 @@ from fscil_bench.files import plain
 from fscil_bench.markdown import counted, csv_text, spread, summary_cells
 from fscil_bench.metrics import HEADLINE, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
+from fscil_bench.settings import labelled
 
 CHOICES = ("avg_acc", "hmean", "new_acc")  # what a setting may be chosen by
 
@@ -23,11 +24,16 @@ class Report:
     """The points of a grid, and the points that the method comes with: its defaults and its variants."""
 
     method: str
+    fixed: dict[str, str]  # settings that are the same at every point, and not the method's own
     protocol: Protocol
     backbone: str
     axes: dict[str, list[Any]]  # the values of each swept setting
     grid: list[Point]  # the last axis fastest
-    given: dict[str, Point]  # "default", and what each variant changes
+    given: dict[str, Point]  # defaults, and what each variant changes
+
+    @property
+    def label(self) -> str:
+        return labelled(self.method, self.fixed)
 
     @property
     def selected_on(self) -> str:
@@ -70,7 +76,7 @@ class Report:
         return 1 + sum(not gap.low > 0 for gap in gaps)
 
     def _cells(self, point: Point) -> list[str]:
-        settings = " ".join(f"{name}={point.configured.settings[name]}" for name in self.axes)
+        settings = " ".join(f"{name}={point.configured.settings[name]}" for name in (*self.axes, *self.fixed))
         summaries = point.summaries()
         return [settings, *(spread(summaries[metric]) for metric in HEADLINE)]
 
@@ -115,7 +121,7 @@ class Report:
 
     def draw(self, path: Path) -> bool:
         """A heat map of two axes or a line plot of one; False, and no picture, for more."""
-        title = f"{self.method} on {self.protocol.name}, {self.backbone}, {counted(self.draws, 'draw')}"
+        title = f"{self.label} on {self.protocol.name}, {self.backbone}, {counted(self.draws, 'draw')}"
         title += "" if self.protocol.is_validation else " (test images: not for choosing)"
         long = {axis: values for axis, values in self.axes.items() if len(values) > 1} or self.axes
         if len(long) > 2:
@@ -125,24 +131,25 @@ class Report:
         if len(long) == 2:
             shape = [len(values) for values in long.values()]
             maps = {HEADLINE[m]: np.array([p.mean(m) for p in self.grid]).reshape(shape) for m in CHOICES}
-            heat_maps(path, f"{title}; o best, x default", texts, maps, (cross[0], cross[1]) if cross else None)
+            title += "; o best" + (", x default" if cross else "")
+            heat_maps(path, title, texts, maps, (cross[0], cross[1]) if cross else None)
             return True
         ((axis, values),) = long.items()
-        panels = {HEADLINE[metric]: self._band(metric, values) for metric in (*CHOICES, "base_acc")}
-        lines(path, f"{title}; dashed: default", axis, texts[axis], panels, cross[0] if cross else None)
+        numeric = all(isinstance(value, int | float) for value in values) and list(values) == sorted(values)
+        panels = {HEADLINE[m]: self._band(m, values if numeric else range(len(values))) for m in (*CHOICES, "base_acc")}
+        title += "; dashed: default" if cross else ""
+        lines(path, title, axis, texts[axis], panels, cross[0] if cross else None, numeric=numeric)
         return True
 
     def _place_of_default(self, axes: dict[str, list[Any]]) -> list[int] | None:
-        """Where on the grid the method's default settings lie, if they do."""
-        settings = self.given["default"].configured.settings
-        if all(settings != point.configured.settings for point in self.grid):
-            return None
-        return [values.index(settings[axis]) for axis, values in axes.items()]
+        """Where on the grid the method's defaults lie, with what is fixed, if they do."""
+        swept = [point.configured.settings for point in self.grid]
+        defaults = [point.configured.settings for name, point in self.given.items() if name.startswith("default")]
+        found = next((settings for settings in defaults if settings in swept), None)
+        return None if found is None else [values.index(found[axis]) for axis, values in axes.items()]
 
-    def _band(self, metric: str, values: Sequence[Any]) -> Band:
-        """Over the values themselves if they are rising numbers, else side by side."""
+    def _band(self, metric: str, places: Sequence[float]) -> Band:
         summaries = [point.summaries()[metric] for point in self.grid]
-        numeric = all(isinstance(value, int | float) for value in values) and list(values) == sorted(values)
-        x = np.array(values if numeric else range(len(values)), dtype=float)
+        x = np.array(places, dtype=float)
         mean, low, high = (np.array([getattr(s, part) for s in summaries]) for part in ("mean", "low", "high"))
         return Band(x, mean, low, high)

@@ -1,8 +1,10 @@
 """The command line: one thin module a command, loaded when it is called. Work is done elsewhere."""
 
+import errno
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -59,10 +61,14 @@ def main(debug: bool) -> None:
 
 def entry() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
+    for stream in ("stdout", "stderr"):
+        if getattr(sys, stream) is None:  # closed by the caller: nobody listens
+            setattr(sys, stream, Path(os.devnull).open("w"))  # noqa: SIM115
     debug = "--debug" in sys.argv[1:]
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
         main(arguments, standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -73,7 +79,7 @@ def entry() -> None:
     except click.ClickException as error:
         _fail(error.format_message(), 2)
     except BrokenPipeError:  # the reader of our output went away: nothing to tell it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(1)
     except FscilError as error:
         if debug:
@@ -82,7 +88,16 @@ def entry() -> None:
     except Exception as error:
         if debug:
             raise
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _drop_output()
+            where = error.filename or "where the output goes"
+            _fail(f"cannot write to {where}: {error.strerror}. Free some space or choose another place", 1)
         _fail(f"{type(error).__name__}: {error}. This is a bug in fscil-bench or in a method: --debug shows where", 1)
+
+
+def _drop_output() -> None:
+    """What is not written yet cannot be; at the end of the process Python would try once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, code: int) -> None:

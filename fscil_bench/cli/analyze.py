@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import click
 
 from fscil_bench.analysis import require_sessions
+from fscil_bench.cli.options import DRAWS
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import FEW, MANY, load_protocol
-from fscil_bench.registry import configure, loadable, require_method
+from fscil_bench.registry import configure, load_method, loadable, require_method
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,7 +25,7 @@ def _options(command: Command) -> Command:
             "--out", type=click.Path(path_type=Path), default=Path("analysis"), show_default=True, help="Root of files."
         ),
         click.option(
-            "--draws", type=click.IntRange(min=1), help=f"Random draws 0 .. N-1. [default: {MANY}, or {FEW} if costly]"
+            "--draws", type=DRAWS, help=f"Random draws 0 .. N-1. [default: {MANY}, or {FEW} of methods that are costly]"
         ),
         click.option("--backbone", help="A backbone's id or folder. [default: the dataset's]"),
         click.option("--dataset", required=True, help="A dataset's name; `fscil-bench ls datasets` lists them."),
@@ -90,7 +91,8 @@ def offset(
     require_writable(out, "--out")
     if not methods and (left := [name for name in loadable() if name not in names]):
         note(f"Left out, as costly: {', '.join(left)}. --costly takes them too.")
-    arena = Arena(dataset, backbone)
+    needed = next((need for name in methods if (need := load_method(name).objective)), None)
+    arena = Arena(dataset, backbone, objective=needed)
     folder = out / dataset / arena.backbone.id
     traced = {}
     for label, configured in in_all_variants(arena, [base, *names], {base, *methods}).items():

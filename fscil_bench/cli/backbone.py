@@ -9,6 +9,7 @@ import click
 
 from fscil_bench.backbones.pretraining import KNOWN, UNKNOWN
 from fscil_bench.backbones.recipe_data import recipe_listing
+from fscil_bench.cli.options import DRAWS
 from fscil_bench.errors import UsageError
 from fscil_bench.markdown import counted, number
 from fscil_bench.settings import split_assignments
@@ -234,7 +235,7 @@ def convert(source: Path, network: str, out: Path) -> None:
     "--storage", default="int8", show_default=True, help="f16, f32, int8, int8:STEPS or int16:STEPS (packed)."
 )
 @click.option("--method", "methods", multiple=True, help="Only this method. Repeatable. [default: all]")
-@click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
+@click.option("--draws", type=DRAWS, default=20, show_default=True, help="Random draws 0 .. N-1.")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Also write the backbone, its bank so stored, to this new folder."
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from fscil_bench.cli.run import installed
+from fscil_bench.cli.options import baseline_of
 from fscil_bench.progress import counter
 from fscil_bench.protocols import full_episodes, load_protocol
 from fscil_bench.registry import configure, require_method
@@ -71,8 +71,7 @@ def fsl(
     from fscil_bench.results import lock_path, record_path
 
     configured = configure(method, dataset, given)
-    other = baseline or installed(configured.baseline)
-    minus = configure(other, dataset) if other else None
+    minus = baseline_of(configured, baseline, dataset, given)
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, objective=configured.method.objective)
     for each in filter(None, (configured, minus)):
@@ -84,7 +83,7 @@ def fsl(
         with counter(f"{method}, episodes", count) as advance:
             result = arena.play(configured, plan, advance)
         store_unless_fuller(place, episode_record(result), lambda: store_episodes(place, result))
-    differences = {}
+    differences, other = {}, minus.label if minus else None
     if minus is not None:
         with counter(f"{other}, episodes", count) as advance:
             base = arena.play(minus, plan, advance)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from fscil_bench.errors import UsageError
+from fscil_bench.cli.options import DRAWS, baseline_of
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
 from fscil_bench.registry import configure, require_method
@@ -19,7 +19,7 @@ from fscil_bench.settings import split_assignments
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Change a setting of the method. Repeatable."
 )
-@click.option("--draws", type=click.IntRange(min=1), help="Random draws 0 .. N-1. [default: 100, or 10 if costly]")
+@click.option("--draws", type=DRAWS, help="Random draws 0 .. N-1. [default: 100, or 10 if costly]")
 @click.option("--draw", "names", multiple=True, metavar="DRAW", help="One draw: standard or random:SEED. Repeatable.")
 @click.option("--baseline", help="Also run this method and show paired differences. [default: the method's own]")
 @click.option("--data-root", type=click.Path(path_type=Path), help="Where datasets lie. [default: $FSCIL_BENCH_DATA]")
@@ -63,8 +63,7 @@ def run(
     from fscil_bench.results import as_record, lock_path, record_path, store
 
     configured = configure(method, dataset, given)
-    other = baseline or installed(configured.baseline)
-    minus = configure(other, dataset) if other else None
+    minus = baseline_of(configured, baseline, dataset, given)
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, data_root, objective=configured.method.objective)
     for each in filter(None, (configured, minus)):
@@ -80,7 +79,7 @@ def run(
         with counter(f"{method}, draws", len(chosen)) as advance:
             result = arena.run(configured, chosen, advance)
         store_unless_fuller(place, as_record(result), lambda: store(place, result))
-    differences = {}
+    differences, other = {}, minus.label if minus else None
     if minus is not None and result.random:
         with counter(f"{other}, draws", len(chosen)) as advance:
             base = arena.run(minus, chosen, advance)
@@ -91,15 +90,3 @@ def run(
         return
     show_result(result, other, differences)
     click.echo(f"Record: {place}")
-
-
-def installed(baseline: str | None) -> str | None:
-    """The baseline that a method declares, if it is there."""
-    if baseline is None:
-        return None
-    try:
-        require_method(baseline)
-    except UsageError as error:
-        note(f"Note: no differences are shown: {error}")
-        return None
-    return baseline

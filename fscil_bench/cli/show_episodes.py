@@ -8,7 +8,7 @@ from fscil_bench.episode_results import EpisodeResult
 from fscil_bench.leaderboard.episode_comparison import DEFINITION, NAMES, EpisodeComparison, shown_accuracy
 from fscil_bench.leaderboard.episode_tables import other_conditions
 from fscil_bench.leaderboard.statistics import TESTS
-from fscil_bench.markdown import interval, number
+from fscil_bench.markdown import counted, interval, number
 from fscil_bench.metrics import Summary
 from fscil_bench.published import published_episodes
 
@@ -25,7 +25,9 @@ def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapp
         if gap := differences.get(shots):
             row += [number(gap.mean, signed=True), interval(gap, signed=True)]
         rows.append([*row, *([number(published.get(plan.name(shots)))] if published else [])])
-    show_table(f"{configured.label} on {protocol.name}, {plan.count} episodes, seed {plan.seed}", columns, rows)
+    show_table(
+        f"{configured.label} on {protocol.name}, {counted(plan.count, 'episode')}, seed {plan.seed}", columns, rows
+    )
     show_notes(
         [
             f"Accuracy: the mean over episodes of {plan.ways} new classes with as many labelled images each as shots, "

@@ -15,7 +15,7 @@ def show_sessions(report: SessionsReport) -> None:
             [
                 "Steps are paired over the same draws of the same bank; p: Wilcoxon signed-rank, corrected after Holm "
                 "over all tests shown. Not paired: a plain difference of means, without a test, since one backbone a "
-                "row says nothing of how much backbones vary."
+                "row says nothing of how much backbones vary. One draw: the same for both rows, but nothing to test on."
             ]
         )
     show_notes(

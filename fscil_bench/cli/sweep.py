@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fscil_bench.cli.options import DRAWS
 from fscil_bench.errors import UsageError
 from fscil_bench.progress import counter, note
 from fscil_bench.protocols import load_protocol
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Fix another setting at every point. Repeatable."
 )
-@click.option("--draws", type=click.IntRange(min=1), default=20, show_default=True, help="Random draws 0 .. N-1.")
+@click.option("--draws", type=DRAWS, default=20, show_default=True, help="Random draws 0 .. N-1.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("sweeps"), show_default=True, help="Root of sweeps."
 )
@@ -90,16 +91,18 @@ def sweep(
             measured = _collected(found, len(wanted))
         values = {axis: list(dict.fromkeys(p.settings[axis] for p in points)) for axis in axes}
         own = {name: measured[_key(c)] for name, c in given.items()}
-        report = Report(method, protocol, arena.backbone.id, values, [measured[_key(c)] for c in points], own)
+        report = Report(method, fixed, protocol, arena.backbone.id, values, [measured[_key(c)] for c in points], own)
         stem = "-".join(axes) + (f"-{sha256_json(fixed)[:8]}" if fixed else "")
         table, picture = folder / f"{stem}.csv", folder / f"{stem}.png"
         write_bytes(table, report.csv().encode())
         drawn = report.draw(picture)
+        if not drawn:
+            picture.unlink(missing_ok=True)  # of a smaller grid of the same settings
     if as_json:
         click.echo(json.dumps({**report.as_data(), "csv": str(table), "png": str(picture) if drawn else None}))
         return
     amount = f"{counted(len(points), 'point')}, last session, mean over {counted(draws, 'draw')}"
-    title = f"{method} on {dataset}, {arena.backbone.id}: {amount}"
+    title = f"{report.label} on {dataset}, {arena.backbone.id}: {amount}"
     columns = ["", "settings", *HEADLINE.values(), "points as good"]
     show_table(f"{title} ± half of its 95 % interval (sd)", columns, report.rows(), left=2)
     click.echo("Points as good: their paired difference from the best has a 95 % interval that reaches 0.")
@@ -130,10 +133,11 @@ def _key(configured: Configured) -> tuple[str, ...]:
 
 
 def _given(method: str, dataset: str, fixed: dict[str, str]) -> dict[str, Configured]:
-    """The settings that the method comes with: its defaults, and the variants that it declares."""
-    found = {"default": configure(method, dataset, fixed)}
+    """The settings that the method comes with: its defaults, alone and with what is fixed, and its variants."""
+    found = {"default": configure(method, dataset)}
+    if fixed:
+        found[f"default with {assignments(fixed)}"] = configure(method, dataset, fixed)
     for variant in load_method(method).variants if "+" not in method else ():
         texts = {key: as_text(value) for key, value in variant.items()}
-        if not texts.keys() & fixed.keys():
-            found[assignments(texts)] = configure(method, dataset, {**fixed, **texts})
+        found[assignments(texts)] = configure(method, dataset, texts)
     return found

@@ -55,6 +55,8 @@ def test_every_combination_comes_once_the_last_axis_fastest():
         (["a"], "expected name=start:stop:step or name=value,value"),
         (["a=1", "a=2"], "names one setting twice"),
         (["a=0:1:1e-9"], "take a larger step"),
+        (["a=0:1:1e-5000"], "take a larger step"),
+        (["a=0:1e999999:1e-999999"], "expected start:stop:step"),
         (["a=0:999:1", "b=0:999:1"], "1000000 points"),
     ],
 )

@@ -133,7 +133,7 @@ def test_an_offset_on_the_baseline_is_reached_fully_by_an_offset():
     got = reach(moved, baseline)
     assert got.gain.mean == 25  # from one of four to three in the first draw, from one to one in the second
     assert got.beyond.mean <= 0  # never more than the best offset
-    assert got.area.mean == 0
+    assert got.more_area.mean == 0
 
 
 def test_reach_takes_the_draws_that_both_have():

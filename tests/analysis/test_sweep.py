@@ -129,7 +129,7 @@ def test_an_interrupted_sweep_goes_on(arena, draws, tmp_path, measured):
             np.testing.assert_array_equal(values, other.headline[metric])
 
 
-@pytest.mark.parametrize("change", ["draws", "code", "bank", "damage", "text"])
+@pytest.mark.parametrize("change", ["draws", "code", "bank", "damage", "text", "empty", "ragged", "words"])
 def test_points_of_other_inputs_are_measured_anew(arena, draws, tmp_path, measured, monkeypatch, capsys, change):
     seen, _ = measured
     points = [configure("teen", "cifar100", {"tau": "4"})]
@@ -145,10 +145,17 @@ def test_points_of_other_inputs_are_measured_anew(arena, draws, tmp_path, measur
         path.write_bytes(path.read_bytes()[:50])
     if change == "text":
         path.write_text("[]")
+    kept = json.loads(path.read_text()) if change in ("empty", "ragged", "words") else {}
+    if change == "empty":
+        path.write_text(json.dumps(kept | {"headline": {}}))
+    if change == "ragged":
+        path.write_text(json.dumps(kept | {"headline": kept["headline"] | {"hmean": [1.0]}}))
+    if change == "words":
+        path.write_text(json.dumps(kept | {"headline": kept["headline"] | {"hmean": ["x"] * len(draws)}}))
     (got,) = sweep_points(arena, points, draws, tmp_path)
     assert len(seen) == 2
     assert len(got.headline["hmean"]) == len(draws)
-    assert ("is no whole sweep point" in capsys.readouterr().err) == (change in ("damage", "text"))
+    assert ("is no whole sweep point" in capsys.readouterr().err) == (change not in ("draws", "code", "bank"))
     (again,) = sweep_points(arena, points, draws, tmp_path)
     assert len(seen) == 2
     np.testing.assert_array_equal(again.headline["hmean"], got.headline["hmean"])

@@ -43,6 +43,10 @@ def test_offset_writes_table_curves_and_picture(analyze, cli, toy_backbone, tmp_
     gain = record["paired"]["differences"]["new_acc"]
     assert float(table["teen"]["gain_mean"]) == pytest.approx(gain["mean"], abs=1e-6)
     assert float(table["teen"]["gain_low"]) == pytest.approx(gain["low"], abs=1e-6)
+    cells = next(line for line in done.out.splitlines() if line.startswith("| teen |")).split(" | ")
+    assert cells[4].startswith(f"{float(table['teen']['area_mean']):.2f} ±")
+    assert cells[5].startswith(f"{float(table['teen']['more_area_mean']):+.2f} (")
+    assert float(table["protonet"]["area_mean"]) > 0
     by_offset, beyond = (float(table["teen"][f"{key}_mean"]) for key in ("by_offset", "beyond"))
     assert by_offset + beyond == pytest.approx(gain["mean"], abs=1e-5)
     curve = [row for row in lines(folder / "offset-curves.csv") if row["method"] == "teen"]
@@ -55,7 +59,7 @@ def test_offset_as_json(analyze):
     data = json.loads(analyze("offset", "simteen", "--json").out)
     assert data["baseline"] == "protonet"
     assert data["methods"]["protonet"]["over_baseline"] is None
-    assert set(data["methods"]["simteen"]["over_baseline"]) == {"gain", "by_offset", "beyond", "area", "share"}
+    assert set(data["methods"]["simteen"]["over_baseline"]) == {"gain", "by_offset", "beyond", "more_area", "share"}
     assert data["methods"]["simteen"]["curve"][0]["base_acc"] == 0
 
 

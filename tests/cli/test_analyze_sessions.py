@@ -176,3 +176,11 @@ def test_a_row_named_twice_in_two_ways_is_refused(sessions, toy_backbone):
     done = sessions("teen", f"teen@{toy_backbone()}", "--draws", "2")
     assert done.code == 2
     assert "two rows are teen@toy" in done.error_line
+
+
+def test_runs_that_cannot_be_written_to_exit_with_2_before_the_work(cli, toy_backbone, monkeypatch):
+    monkeypatch.setattr("fscil_bench.evaluate.Arena.run", None)
+    Path("file").write_text("")
+    done = cli("analyze", "sessions", "teen", "--dataset", "cifar100", "--backbone", toy_backbone(), "--runs", "file")
+    assert done.code == 2
+    assert "Choose another place with --runs" in done.error_line

@@ -150,7 +150,30 @@ def test_composed_methods_run_by_name(run):
     assert record["method"]["settings"]["teen.tau"] == 4.0
     assert record["paired"]["baseline"] == "simteen"
     assert "unknown method 'tean'" in run(method="protonet+tean").error_line
-    assert "unknown setting of method teen 'taw'" in run("--set", "teen.taw=1", method="protonet+teen").error_line
+    assert (
+        "unknown setting of method protonet+teen 'teen.taw': did you mean 'teen.tau'"
+        in run("--set", "teen.taw=1", method="protonet+teen").error_line
+    )
+
+
+def test_the_baseline_of_a_composed_method_has_the_settings_that_were_given(run):
+    """X+Y with X's settings minus X with the same: what Y adds."""
+    args = ("--draws", "2", "--set", "k=1", "--set", "shift_weight=0.7")
+    both = run(*args, "--set", "teen.tau=4", "--json", method="simteen+teen")
+    paired = json.loads(both.out)["paired"]
+    assert paired["baseline"] == "simteen shift_weight=0.7 k=1"
+    alone = json.loads(run(*args, "--json", method="simteen").out)["summary"]["hmean"]["mean"]
+    composed = json.loads(both.out)["summary"]["hmean"]["mean"]
+    assert paired["differences"]["hmean"]["mean"] == pytest.approx(composed - alone)
+    named = run(*args, "--baseline", "simteen", "--json", method="simteen+teen")
+    assert json.loads(named.out)["paired"]["baseline"] == "simteen"  # as it comes
+
+
+def test_one_draw_is_named_and_has_no_interval(run):
+    done = run("--draws", "1")
+    assert "| AvgAcc, random:0 |" in done.out
+    assert "mean of 1" not in done.out
+    assert "Student-t" not in done.out
 
 
 def test_a_declared_baseline_that_is_missing_costs_nothing(run, monkeypatch):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +64,42 @@ def test_the_best_point_is_the_best(sweep):
         assert 1 <= best["as_good"] <= 6
     assert set(data["given"]) == {"default", "variant=paper"}
     assert data["given"]["variant=paper"]["settings"]["shift_weight"] == 0.9
+
+
+def test_what_is_fixed_is_named_and_does_not_pass_for_a_default(sweep):
+    done = sweep("--grid", "tau=1,2", "--set", "shift_weight=0.7")
+    assert "**teen shift_weight=0.7 on cifar100" in done.out
+    rows = {line.split(" | ")[0].strip("| "): line for line in done.out.splitlines() if line.startswith("| ")}
+    assert "| tau=16.0 shift_weight=0.1 |" in rows["default"]
+    assert "| tau=16.0 shift_weight=0.7 |" in rows["default with shift_weight=0.7"]
+    assert " shift_weight=0.7 | " in rows["best HMean"]
+
+
+def test_points_that_fail_are_named_and_the_others_measured(sweep, monkeypatch):
+    from fscil_bench_methods.teen import TEEN
+
+    calibrate = TEEN.calibrate
+
+    def fails(self, new, base):
+        if self.tau == 2:
+            raise OverflowError("too much")
+        return calibrate(self, new, base)
+
+    monkeypatch.setattr(TEEN, "calibrate", fails)
+    done = sweep("--grid", "tau=1,2,4")
+    assert done.code == 1
+    assert "1 of 5 points failed (teen tau=2.0: OverflowError: too much)" in done.error_line
+    again = sweep("--grid", "tau=1,4")
+    assert again.code == 0, again.err
+    assert "4 of 4 points were on disk already." in again.err
+
+
+def test_no_picture_of_an_earlier_grid_is_left(sweep):
+    two = ("--grid", "shift_weight=0,0.5", "--grid", "tau=1,2", "--grid")
+    first = json.loads(sweep(*two, "variant=code", "--json").out)
+    assert Path(first["png"]).exists()
+    assert json.loads(sweep(*two, "variant=code,paper", "--json").out)["png"] is None
+    assert not Path(first["png"]).exists()
 
 
 def test_one_draw_tells_nothing_of_points_as_good(sweep):
