@@ -8,6 +8,11 @@ MEAN_ACC_DEFINITION = "mean AvgAcc: the mean of AvgAcc over all sessions, sessio
 ALL_DEFINITIONS = {**DEFINITIONS, "pd": PD_DEFINITION, "mean_acc": MEAN_ACC_DEFINITION}
 HEADLINE_DEFINITIONS = {metric: text for metric, text in ALL_DEFINITIONS.items() if metric in HEADLINE}
 
+RANDOM_BASE = (
+    "A method that draws random numbers draws those of its base session once, for all draws and episodes: what others "
+    "would change is in no interval"
+)
+
 MEMORY = "memory and privileges"  # the column
 REFERENCE = "all_data"
 PRIVILEGES = {

@@ -11,7 +11,7 @@ from fscil_bench.leaderboard.statistics import COMPARED, TESTS
 from fscil_bench.markdown import number, spread
 from fscil_bench.metrics import HEADLINE, SHORT
 from fscil_bench.protocols import Protocol
-from fscil_bench.words import HEADLINE_DEFINITIONS, MEMORY, privilege_notes
+from fscil_bench.words import HEADLINE_DEFINITIONS, MEMORY, RANDOM_BASE, privilege_notes
 
 
 def show_comparison(
@@ -20,9 +20,11 @@ def show_comparison(
     if comparison.lines:
         _show_sessions(comparison, few_shot, f"{protocol.name} on {backbone.id}")
     show_episode_comparison(few_shot, f"{protocol.name} on {backbone.id}")
+    rows = [*(line.row for line in comparison.lines), *few_shot.rows]
     show_notes(
         [
             "Intervals and tests are conditional on this one backbone",
+            *([RANDOM_BASE] if any(row.record["method"]["sampled"] for row in rows) else ()),
             *filter(None, [pretraining_note(backbone.card)]),
         ]
     )

@@ -11,6 +11,7 @@ from fscil_bench.leaderboard.statistics import TESTS
 from fscil_bench.markdown import counted, interval, number
 from fscil_bench.metrics import Summary
 from fscil_bench.published import published_episodes
+from fscil_bench.words import RANDOM_BASE
 
 
 def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapping[int, Summary]) -> None:
@@ -33,6 +34,7 @@ def show_episodes(result: EpisodeResult, baseline: str | None, differences: Mapp
             f"Accuracy: the mean over episodes of {plan.ways} new classes with as many labelled images each as shots, "
             f"and {plan.queries} queries a class, answered among the episode's classes; base classes are donors only",
             "Intervals: 95 %, Student-t, of the mean over episodes; all on this one backbone",
+            *([RANDOM_BASE] if configured.method.sampled else ()),
             *([f"Published numbers are of {other_conditions(protocol)}"] if published else ()),
             f"Backbone: {result.backbone.id}",
             *filter(None, [pretraining_note(result.backbone.card)]),

@@ -11,7 +11,7 @@ from fscil_bench.metrics import HEADLINE, SHORT, Summary
 from fscil_bench.published import PublishedRow, published_row
 from fscil_bench.records import STANDARD
 from fscil_bench.results import Result
-from fscil_bench.words import ALL_DEFINITIONS, MEMORY, memory_and_privileges, privilege_notes
+from fscil_bench.words import ALL_DEFINITIONS, MEMORY, RANDOM_BASE, memory_and_privileges, privilege_notes
 
 
 def show_result(result: Result, baseline: str | None, differences: Mapping[str, Summary]) -> None:
@@ -82,6 +82,7 @@ def _conditions(result: Result) -> list[str]:
         *used,
         *privilege_notes(privileges),
         *(spread if len(result.random) > 1 else ()),
+        *([RANDOM_BASE] if configured.method.sampled else ()),
         f"Backbone: {result.backbone.id}; {head}",
         *filter(None, [pretraining_note(card)]),
         f"Settings: {configured.explained}",

@@ -22,7 +22,7 @@ from fscil_bench.markdown import csv_text, number, rounded, spread, summary_cell
 from fscil_bench.metrics import DEFINITIONS, HEADLINE, SHORT, summarise
 from fscil_bench.protocols import Protocol, load_protocol, protocol_names
 from fscil_bench.published import PublishedRow, published_rows
-from fscil_bench.words import ALL_DEFINITIONS, MEMORY, privilege_notes
+from fscil_bench.words import ALL_DEFINITIONS, MEMORY, RANDOM_BASE, privilege_notes
 
 MADE = "Generated from records/ by `fscil-bench leaderboard update`; do not edit."
 
@@ -83,6 +83,7 @@ def _markdown(protocol: Protocol, rows: Sequence[Row], episodes: Sequence[Episod
     parts.append(
         "- Intervals are 95 % Student-t intervals of the mean over random draws of the support images, or over "
         "episodes; sd is over draws. They and the tests are conditional on one backbone.\n"
+        f"- {RANDOM_BASE}.\n"
         "- Incomplete rows have fewer random draws than a full row (100, or 10 for costly methods) or fewer episodes "
         "(10,000, or 2,000): they are listed, not averaged. Pairs are the episodes that both rows have."
     )
