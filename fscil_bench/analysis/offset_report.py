@@ -86,7 +86,7 @@ class OffsetReport:
                 line |= summary_cells(key, summary)
             gap = self.reached.get(label)
             for key in Reach.__dataclass_fields__:
-                line |= summary_cells(key, getattr(gap, key, None))
+                line |= summary_cells(key, None if gap is None else getattr(gap, key))
             lines.append(line)
         return csv_text(lines)
 

@@ -76,9 +76,9 @@ def offset(
     _require_names(dataset, *methods, baseline)
 
     from fscil_bench.analysis.kept_curves import curves_of
-    from fscil_bench.analysis.offset_report import COLUMNS, OffsetReport
+    from fscil_bench.analysis.offset_report import OffsetReport
     from fscil_bench.analysis.variants import in_all_variants
-    from fscil_bench.cli.render import show_table
+    from fscil_bench.cli.show_offset import show_offset
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import require_writable, write_bytes
     from fscil_bench.leaderboard.measuring import cheap, declared_baseline
@@ -108,19 +108,7 @@ def offset(
     if as_json:
         click.echo(json.dumps(report.as_data()))
         return
-    title = f"one offset on all new-class scores, {dataset} on {arena.backbone.id}, last session; Δ over {base}, paired"
-    show_table(title, list(COLUMNS), report.rows())
-    click.echo(
-        "BAcc, NAcc, area: mean over draws ± half of its 95 % interval (sd). Area: percent of the unit square under "
-        "the curve of NAcc against BAcc as the offset varies. An offset is in the unit of a method's own scores; the "
-        "curve depends on no unit.\n"
-        f"Δ NAcc by offset: what {base} gains with the offset that keeps as much BAcc as the method has. It and what "
-        f"is beyond it have a dash where the method has, in some draw, more BAcc than {base} reaches with any offset. "
-        "Share: Δ NAcc by offset in percent of the method's Δ NAcc, given where that is clearly above 0; above 100 % "
-        "the offset reaches more than the method does. The offset is fitted on test images, so it is what an offset "
-        "could reach, not a method.\n"
-        "Intervals are over draws and conditional on this one backbone."
-    )
+    show_offset(report)
     click.echo(f"Files: {table}, {curve}, {picture}")
 
 

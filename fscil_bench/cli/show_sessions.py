@@ -3,6 +3,7 @@
 from fscil_bench.analysis.sessions_report import ROW_COLUMNS, STEP_COLUMNS, SessionsReport
 from fscil_bench.cli.render import show_notes, show_table
 from fscil_bench.metrics import DEFINITIONS
+from fscil_bench.words import RANDOM_BASE
 
 
 def show_sessions(report: SessionsReport) -> None:
@@ -22,6 +23,7 @@ def show_sessions(report: SessionsReport) -> None:
         [
             *(DEFINITIONS[metric] for metric in ("avg_acc", "base_acc", "new_acc", "hmean")),  # HMean rests on BAcc
             "Intervals are over draws and conditional on the one backbone of their row.",
+            *([RANDOM_BASE] if any(one.row.record["method"]["sampled"] for one in report.series) else ()),
             *map(str.strip, report.caveats()),
         ]
     )

@@ -74,11 +74,9 @@ def sweep(
 
     from fscil_bench.analysis.sweep import sweep_points
     from fscil_bench.analysis.sweep_report import Report
-    from fscil_bench.cli.render import show_table
+    from fscil_bench.cli.show_sweep import show_sweep
     from fscil_bench.evaluate import Arena
     from fscil_bench.files import exclusive, require_writable, sha256_json, write_bytes
-    from fscil_bench.markdown import counted
-    from fscil_bench.metrics import HEADLINE
 
     require_writable(out, "--out")
     arena = Arena(dataset, backbone, objective=points[0].method.objective)
@@ -101,13 +99,7 @@ def sweep(
     if as_json:
         click.echo(json.dumps({**report.as_data(), "csv": str(table), "png": str(picture) if drawn else None}))
         return
-    amount = f"{counted(len(points), 'point')}, last session, mean over {counted(draws, 'draw')}"
-    title = f"{report.label} on {dataset}, {arena.backbone.id}: {amount}"
-    columns = ["", "settings", *HEADLINE.values(), "points as good"]
-    show_table(f"{title} ± half of its 95 % interval (sd)", columns, report.rows(), left=2)
-    click.echo("Points as good: their paired difference from the best has a 95 % interval that reaches 0.")
-    if warning := report.warning():
-        click.echo(warning)
+    show_sweep(report)
     click.echo(f"All points: {table}" + (f"; picture: {picture}" if drawn else ""))
     if not drawn:
         note("Note: no picture is drawn of more than two settings.")
